@@ -1,0 +1,1 @@
+"""What happens to a request: schedule, recover, aggregate. It never calls a model."""

@@ -1,0 +1,1 @@
+"""Promises, one folder per floor, plus contract, simulation and end-to-end suites."""

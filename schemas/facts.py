@@ -1,0 +1,54 @@
+"""Facts: values with provenance, copied from tool returns by rule. This room never makes one; workers do."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from schemas.frozen import Frozen, Scalar
+
+
+class Zone(StrEnum):
+    """Where a value comes from: a system of the house, or the outside world."""
+
+    INTERNAL = "internal"
+    EXTERNAL = "external"
+
+
+class Sensitivity(StrEnum):
+    """Who may see a value."""
+
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    RESTRICTED = "restricted"
+
+
+class Provenance(Frozen):
+    """How a fact came to be: which call of which tool returned it, and where in the return it stood."""
+
+    step: str
+    tool: str
+    call_id: str
+    path: str
+    source_ref: str | None = None
+    """What the tool names as its own origin: document, address and access time, table and snapshot."""
+    evidence: tuple[str, ...] = ()
+    observed_at: datetime | None = None
+    """UTC."""
+    rules_version: str | None = None
+    zone: Zone = Zone.INTERNAL
+
+
+class Fact(Frozen):
+    """A scalar value with its provenance. `value` keeps type and unit; anything bigger is an artifact reference."""
+
+    key: str
+    value: Scalar
+    provenance: Provenance
+    confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
+    unit: str | None = None
+    expires_at: datetime | None = None
+    sensitivity: Sensitivity = Sensitivity.INTERNAL

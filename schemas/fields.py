@@ -1,0 +1,72 @@
+"""Names of the blackboard's fields, and who owns which namespace."""
+
+from __future__ import annotations
+
+from schemas.errors import NotPermitted
+from schemas.requests import Role
+
+REQUEST = "request"
+CARD = "card"
+STATUS = "status"
+PLAN = "plan"
+ANSWER = "answer"
+
+STEP_PREFIX = "step/"
+RESULT_PREFIX = "result/"
+PLAN_PREFIX = "plan/"
+CONSTRAINT_PREFIX = "constraint/"
+SHARED_PREFIX = "field/"
+
+
+def step(step_id: str) -> str:
+    """Field of a step's record."""
+    return STEP_PREFIX + step_id
+
+
+def result(step_id: str) -> str:
+    """Field of a step's result."""
+    return RESULT_PREFIX + step_id
+
+
+def definition(step_id: str) -> str:
+    """Field of a step's definition, its part of the plan."""
+    return PLAN_PREFIX + step_id
+
+
+def constraint(name: str) -> str:
+    """Field of a shared constraint."""
+    return CONSTRAINT_PREFIX + name
+
+
+_OWNERS: dict[str, Role] = {
+    REQUEST: Role.PRODUCER,
+    CARD: Role.PRODUCER,
+    CONSTRAINT_PREFIX: Role.PRODUCER,
+    PLAN: Role.ORCHESTRATOR,
+    PLAN_PREFIX: Role.ORCHESTRATOR,
+    ANSWER: Role.ORCHESTRATOR,
+    RESULT_PREFIX: Role.WORKER,
+    SHARED_PREFIX: Role.WORKER,
+}
+
+
+def check_owner(role: Role, field: str, *, absent: bool, fenced: bool) -> None:
+    """Refuse a put by a role that does not own the field's namespace. The Redis script holds the same table.
+
+    `absent`: the field does not exist yet (a producer writes only what is absent). `fenced`: the write expects the
+    `step/<id>` that belongs to a `step/` or `result/` put (which worker may write is decided by that fence alone).
+
+    Raises:
+        NotPermitted: naming role and field.
+    """
+    namespace = field[: field.index("/") + 1] if "/" in field else field
+    if namespace == STEP_PREFIX:
+        allowed = role is Role.ORCHESTRATOR or (role is Role.WORKER and fenced)
+    elif namespace == STATUS:
+        allowed = (role is Role.PRODUCER and absent) or role is Role.ORCHESTRATOR
+    else:
+        owner = _OWNERS.get(namespace)
+        allowed = role is owner and (owner is not Role.PRODUCER or absent) and (namespace != RESULT_PREFIX or fenced)
+    if not allowed:
+        unfenced = namespace in (STEP_PREFIX, RESULT_PREFIX) and not fenced
+        raise NotPermitted(f"{role} may not write field {field!r}{' without expecting its step' if unfenced else ''}")

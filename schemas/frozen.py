@@ -1,0 +1,73 @@
+"""The shape all stored and sent models share: immutable, tolerant of unknown fields, strict about values."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from schemas.errors import InvalidValue, Unreadable
+from schemas.limits import MAX_NAME_LENGTH
+
+Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=MAX_NAME_LENGTH)]
+"""Name of a step, agent, team, constraint or field: letters, digits, `_` and `-`; queue and field names are built from it."""
+
+Scalar: TypeAlias = (
+    Annotated[bool, Field(strict=True)]
+    | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+    | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    | Annotated[str, Field(strict=True)]
+)
+"""A JSON scalar that keeps its type: `True` stays a boolean, `1999` an integer."""
+
+
+class Frozen(BaseModel):
+    """A value that never changes. Unknown fields are ignored, so that a newer minor version can be read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    def to_json(self) -> bytes:
+        """Return the value as compact UTF-8 JSON.
+
+        Raises:
+            InvalidValue: it holds what JSON cannot (a lone surrogate).
+        """
+        try:
+            return self.__pydantic_serializer__.to_json(self, exclude_none=True)
+        except ValueError as error:
+            raise InvalidValue(f"{type(self).__name__} cannot be written as JSON: {error}") from error
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a value back.
+
+        Raises:
+            Unreadable: with the path of the first bad value.
+        """
+        try:
+            return cls.__pydantic_validator__.validate_json(data)  # type: ignore[no-any-return]
+        except ValidationError as error:
+            raise Unreadable(f"{cls.__name__}: {first_problem(error)}") from error
+
+
+FrozenModel = TypeVar("FrozenModel", bound=Frozen)
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first complaint of pydantic as `path: what is wrong`."""
+    detail: Any = error.errors(include_url=False, include_input=False)[0]
+    path = ".".join(str(part) for part in detail["loc"])
+    return f"{path}: {detail['msg']}" if path else str(detail["msg"])
+
+
+def validated(cls: type[FrozenModel], data: Any) -> FrozenModel:
+    """Build a model from a caller's values, refusing bad ones by path.
+
+    Raises:
+        InvalidValue: with the dotted path of the first bad value.
+    """
+    try:
+        return cls.model_validate(data)
+    except ValidationError as error:
+        detail: Any = error.errors(include_url=False, include_input=False)[0]
+        raise InvalidValue(str(detail["msg"]), path=".".join(str(part) for part in detail["loc"])) from error

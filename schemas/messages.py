@@ -1,0 +1,175 @@
+"""Messages: bells that say where to look. On the wire each is a CloudEvents 1.0 event in structured JSON mode.
+
+A message never carries a result: it has the same size for a ten-word and a ten-page answer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ValidationError
+
+from schemas import codec
+from schemas.errors import InvalidValue, Unreadable, UnsupportedVersion
+from schemas.frozen import Frozen, first_problem
+from schemas.limits import MAX_MESSAGE_BYTES, within
+from schemas.requests import StepRecord, StepState
+
+SCHEMA_VERSION = "1.0"
+CONTENT_TYPE = "application/cloudevents+json"
+_MAJOR = 1
+_SCHEMA_URI = "https://briefline.dev/schemas/agent-message-v1.json"
+
+
+class MessageType(StrEnum):
+    """What a message asks for or tells."""
+
+    TASK = "TASK"
+    """A step is ready: to its agent's workers."""
+    RESULT_READY = "RESULT_READY"
+    """A step is COMPLETED: to the orchestrators."""
+    RESULT_FAILED = "RESULT_FAILED"
+    """A step is FAILED: to the orchestrators; and, as a dead letter's bell, to people and tools."""
+    REQUEST = "REQUEST"
+    """A request has reached a status: to any subscriber."""
+    SUBMIT = "SUBMIT"
+    """A request was opened: to the orchestrators."""
+    CANCEL = "CANCEL"
+    REPLAY = "REPLAY"
+    """Reopen a failed step; `epoch` is the one that failed."""
+    DROP = "DROP"
+    """Take a dead letter out of the list; `content` is the reason."""
+
+
+_WIRE_TYPE = {
+    MessageType.TASK: "briefline.task.v1",
+    MessageType.RESULT_READY: "briefline.result.ready.v1",
+    MessageType.RESULT_FAILED: "briefline.result.failed.v1",
+    MessageType.REQUEST: "briefline.request.v1",
+    MessageType.SUBMIT: "briefline.submit.v1",
+    MessageType.CANCEL: "briefline.cancel.v1",
+    MessageType.REPLAY: "briefline.replay.v1",
+    MessageType.DROP: "briefline.drop.v1",
+}
+_FROM_WIRE = {wire: kind for kind, wire in _WIRE_TYPE.items()}
+
+
+class TaskData(Frozen):
+    """What a TASK's sender read: a fitting version proves the copy, so that the claim needs no read before it."""
+
+    record: StepRecord
+    fields: tuple[str, ...] = ()
+    """The fields that the claim should return, `plan/<id>` included."""
+
+
+class AgentMessage(Frozen):
+    """One bell. `seen` holds the versions its sender decided by: a TASK's step, status and inputs, a RESULT's step."""
+
+    id: str
+    type: MessageType
+    request_id: str
+    step_id: str | None = None
+    sender: str
+    recipient: str
+    content: str = ""
+    epoch: int = 0
+    seen: dict[str, str] = {}
+    state: StepState | None = None
+    """The step's committed state, in a RESULT."""
+    task: TaskData | None = None
+    created_at: datetime
+    """UTC; for people. No decision rests on it."""
+    schema_version: str = SCHEMA_VERSION
+    trace: str | None = None
+    """A W3C `traceparent`."""
+
+
+def message(
+    kind: MessageType,
+    request_id: str,
+    *,
+    sender: str,
+    recipient: str,
+    step_id: str | None = None,
+    content: str = "",
+    epoch: int = 0,
+    seen: dict[str, str] | None = None,
+    state: StepState | None = None,
+    task: TaskData | None = None,
+    trace: str | None = None,
+) -> AgentMessage:
+    """Return a new message with an id of its own; each sending of the same bell is a new message."""
+    return AgentMessage(
+        id=uuid.uuid4().hex,
+        type=kind,
+        request_id=request_id,
+        step_id=step_id,
+        sender=sender,
+        recipient=recipient,
+        content=content,
+        epoch=epoch,
+        seen=seen or {},
+        state=state,
+        task=task,
+        created_at=datetime.now(UTC),
+        trace=trace,
+    )
+
+
+def to_wire(bell: AgentMessage) -> bytes:
+    """Return the message as a CloudEvents JSON document.
+
+    Raises:
+        InvalidValue: it holds text that is not UTF-8.
+        LimitExceeded: it is larger than a message may be.
+    """
+    data = bell.model_dump(mode="json", exclude_defaults=True, exclude={"id", "type", "created_at", "trace", "schema_version"})
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": bell.id,
+        "source": f"/briefline/{bell.sender}",
+        "type": _WIRE_TYPE[bell.type],
+        "subject": f"{bell.request_id}/{bell.step_id}" if bell.step_id else bell.request_id,
+        "time": bell.created_at.isoformat().replace("+00:00", "Z"),
+        "datacontenttype": "application/json",
+        "dataschema": _SCHEMA_URI,
+    }
+    if bell.trace:
+        event["traceparent"] = bell.trace
+    event["data"] = data
+    body = codec.encode(event)
+    within(len(body), MAX_MESSAGE_BYTES, f"message {bell.type}")
+    return body
+
+
+def from_wire(body: bytes) -> AgentMessage:
+    """Read a message. Unknown fields are ignored within this major version.
+
+    Raises:
+        Unreadable: not JSON, no CloudEvents document, or a field that is missing or wrong, named by its path.
+        UnsupportedVersion: another major schema version, or a type unknown here.
+    """
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise Unreadable(f"a message of {len(body):,} bytes is over the limit of {MAX_MESSAGE_BYTES:,}")
+    try:
+        event = codec.decode(body)
+    except InvalidValue as error:
+        raise Unreadable(str(error)) from error
+    if not isinstance(event, dict) or event.get("specversion") != "1.0" or not isinstance(event.get("data"), dict):
+        raise Unreadable("not a CloudEvents 1.0 document with JSON data")
+    kind = _FROM_WIRE.get(str(event.get("type")))
+    if kind is None:
+        raise UnsupportedVersion(f"this version knows no message of type {event.get('type')!r}; it reads {', '.join(_FROM_WIRE)}")
+    data = event["data"]
+    version = str(data.get("schema_version", SCHEMA_VERSION))
+    if version.partition(".")[0] != str(_MAJOR):
+        raise UnsupportedVersion(f"schema version {version} is of another major version than {SCHEMA_VERSION}")
+    try:
+        return AgentMessage.model_validate(
+            {**data, "id": event.get("id"), "type": kind, "created_at": event.get("time"), "trace": event.get("traceparent")}
+        )
+    except ValidationError as error:
+        raise Unreadable(f"data of {event['type']}: {first_problem(error)}") from error

@@ -1,0 +1,221 @@
+"""Plans: steps, what they need of each other, and the pure graph functions over them.
+
+A plan is a DAG and the work contract of a request. `validate` is the one gate: the producer passes a team's fixed plan
+through it before anything is opened, the orchestrator passes through it what an agent plans at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from schemas.agents import AgentCard
+from schemas.errors import InvalidPlan
+from schemas.frozen import Frozen, Name
+from schemas.limits import MAX_STEPS, within
+
+
+class Budget(Frozen):
+    """What one attempt of a step may use; `None` leaves the agent's own limit."""
+
+    tokens: Annotated[int, Field(gt=0)] | None = None
+    model_calls: Annotated[int, Field(gt=0)] | None = None
+    tool_calls: Annotated[int, Field(gt=0)] | None = None
+
+
+class Step(Frozen):
+    """One piece of work: who does it, what it gets, what it must bring, and what it may use."""
+
+    id: Name
+    """Defaults to the agent's name."""
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    """What a user or a model may read. Internal names never stand here."""
+    agent: Name
+    task: Annotated[str, Field(min_length=1)]
+    out_of_scope: str = ""
+    depends_on: tuple[Name, ...] = ()
+    needs: tuple[str, ...] | None = None
+    """`step.key` or `step.*`, optional with a trailing `?`. `None`: all facts of the steps in `depends_on`."""
+    expects: tuple[str, ...] = ()
+    """Fact keys without which the step did not complete."""
+    tools: tuple[str, ...] | None = None
+    """Narrows the agent's tools; `None` leaves them all."""
+    critical: bool = True
+    may_plan: bool = False
+    share_summary: bool = False
+    """Whether this step's brief carries the summaries of the steps it depends on, as background."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 300.0
+    budget: Budget = Budget()
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+
+    @model_validator(mode="before")
+    @classmethod
+    def _id_defaults_to_agent(cls, data: object) -> object:
+        if isinstance(data, dict) and "id" not in data and "agent" in data:
+            return {**data, "id": data["agent"]}
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One entry of `Step.needs`, read."""
+
+    step: str
+    key: str
+    """A fact key, or `*` for all."""
+    optional: bool
+
+    def __str__(self) -> str:
+        return f"{self.step}.{self.key}{'?' if self.optional else ''}"
+
+
+def parse_need(text: str, *, path: str = "") -> Need:
+    """Read `step.key`, `step.*`, `step.key?` or `step.*?`.
+
+    Raises:
+        InvalidPlan: in any other form.
+    """
+    step, dot, key = text.partition(".")
+    optional = key.endswith("?")
+    key = key.removesuffix("?")
+    if not (step and dot and key):
+        raise InvalidPlan(f"a need has the form 'step.key' or 'step.*', optional with a trailing '?'; got {text!r}", path=path)
+    return Need(step, key, optional)
+
+
+def needs_of(step: Step) -> tuple[Need, ...]:
+    """Return what crosses into `step`; without `needs`, everything of the steps it depends on (as optional wildcards)."""
+    if step.needs is None:
+        return tuple(Need(dependency, "*", optional=True) for dependency in step.depends_on)
+    return tuple(parse_need(need) for need in step.needs)
+
+
+def inputs_of(step: Step) -> tuple[str, ...]:
+    """Return the steps that `step` reads or waits for, in declared order, each once."""
+    return tuple(dict.fromkeys((*step.depends_on, *(need.step for need in needs_of(step)))))
+
+
+def dependents(steps: Iterable[Step]) -> dict[str, tuple[str, ...]]:
+    """Return for each step the ids of the steps that directly depend on it."""
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        found.setdefault(step.id, [])
+        for dependency in step.depends_on:
+            found.setdefault(dependency, []).append(step.id)
+    return {step: tuple(ids) for step, ids in found.items()}
+
+
+def ancestors(step_id: str, steps: Mapping[str, Step]) -> frozenset[str]:
+    """Return every step that `step_id` depends on, directly or not."""
+    seen: set[str] = set()
+    pending = list(steps[step_id].depends_on)
+    while pending:
+        current = pending.pop()
+        if current not in seen and current in steps:
+            seen.add(current)
+            pending.extend(steps[current].depends_on)
+    return frozenset(seen)
+
+
+def descendants(step_ids: Iterable[str], steps: Iterable[Step]) -> frozenset[str]:
+    """Return every step that depends on one of `step_ids`, directly or not."""
+    below = dependents(steps)
+    seen: set[str] = set()
+    pending = list(step_ids)
+    while pending:
+        for child in below.get(pending.pop(), ()):
+            if child not in seen:
+                seen.add(child)
+                pending.append(child)
+    return frozenset(seen)
+
+
+def facts_of(step: Step, agent: AgentCard) -> frozenset[str]:
+    """Return the fact keys that `step` can produce: those of the agent's rules whose tool the step may use."""
+    if step.tools is None:
+        return frozenset(agent.facts)
+    return frozenset(key for key, tools in agent.facts.items() if not tools or set(tools) & set(step.tools))
+
+
+def validate(
+    steps: Sequence[Step], agents: Mapping[str, AgentCard], *, known: Mapping[str, Step] | None = None, path: str = "steps"
+) -> None:
+    """Refuse a plan that could not be carried out; `known` are steps that the request has already.
+
+    Raises:
+        InvalidPlan: naming the step, dependency, need, tool or circle, with its path.
+        LimitExceeded: more steps than a plan may have.
+    """
+    known = known or {}
+    within(len(steps) + len(known), MAX_STEPS, "the plan", path=path, unit="steps")
+    if not steps and not known:
+        raise InvalidPlan("a plan has at least one step", path=path)
+    every: dict[str, Step] = dict(known)
+    for index, step in enumerate(steps):
+        if step.id in every:
+            raise InvalidPlan(f"step id {step.id!r} is used twice", path=f"{path}.{index}.id")
+        every[step.id] = step
+    for index, step in enumerate(steps):
+        _check_agent(step, agents, f"{path}.{index}")
+        for position, dependency in enumerate(step.depends_on):
+            if dependency not in every:
+                raise InvalidPlan(
+                    f"there is no step {dependency!r}{_did_you_mean(dependency, every)}", path=f"{path}.{index}.depends_on.{position}"
+                )
+    _refuse_circle(every, path)
+    for index, step in enumerate(steps):
+        _check_needs(step, every, agents, f"{path}.{index}")
+
+
+def _check_agent(step: Step, agents: Mapping[str, AgentCard], path: str) -> None:
+    agent = agents.get(step.agent)
+    if agent is None:
+        raise InvalidPlan(f"the team has no agent {step.agent!r}{_did_you_mean(step.agent, agents)}", path=f"{path}.agent")
+    for tool in step.tools or ():
+        if tool not in agent.tools:
+            raise InvalidPlan(f"agent {agent.name!r} has no tool {tool!r}{_did_you_mean(tool, agent.tools)}", path=f"{path}.tools")
+    producible = facts_of(step, agent)
+    for key in step.expects:
+        if key not in producible:
+            raise InvalidPlan(
+                f"no rule of agent {agent.name!r} produces fact {key!r}{_did_you_mean(key, producible)}", path=f"{path}.expects"
+            )
+
+
+def _check_needs(step: Step, every: Mapping[str, Step], agents: Mapping[str, AgentCard], path: str) -> None:
+    if step.needs is None:
+        for position, dependency in enumerate(step.depends_on):
+            if not facts_of(every[dependency], agents[every[dependency].agent]):
+                raise InvalidPlan(
+                    f"agent {every[dependency].agent!r} of step {dependency!r} declares no facts, so nothing would cross; "
+                    "declare its facts, or write needs=() to depend on the order alone",
+                    path=f"{path}.depends_on.{position}",
+                )
+        return
+    above = ancestors(step.id, every)
+    for position, text in enumerate(step.needs):
+        where = f"{path}.needs.{position}"
+        need = parse_need(text, path=where)
+        if need.step not in above:
+            raise InvalidPlan(f"{need.step!r} is no step that {step.id!r} depends on, directly or not", path=where)
+        producible = facts_of(every[need.step], agents[every[need.step].agent])
+        if not producible:
+            raise InvalidPlan(f"agent {every[need.step].agent!r} of step {need.step!r} declares no facts", path=where)
+        if need.key != "*" and need.key not in producible:
+            raise InvalidPlan(f"no rule of step {need.step!r} produces fact {need.key!r}{_did_you_mean(need.key, producible)}", path=where)
+
+
+def _refuse_circle(steps: Mapping[str, Step], path: str) -> None:
+    try:
+        TopologicalSorter({step.id: step.depends_on for step in steps.values()}).prepare()
+    except CycleError as error:
+        raise InvalidPlan(f"the steps wait for each other in a circle: {' -> '.join(reversed(error.args[1]))}", path=path) from error
+
+
+def _did_you_mean(name: str, known: Collection[str]) -> str:
+    listed = ", ".join(sorted(known)[:12])
+    return f"; there are: {listed}" if listed else ""

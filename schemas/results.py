@@ -1,0 +1,130 @@
+"""What comes out of one run of an agent: the result, its true termination, its failure and its usage."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from schemas.facts import Fact
+from schemas.frozen import Frozen
+from schemas.limits import MAX_SUMMARY_CHARACTERS
+from schemas.plans import Step
+
+
+class ResultStatus(StrEnum):
+    """`COMPLETED` says that the agent ended normally, not that its prose is true."""
+
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+class Termination(StrEnum):
+    """The true end state of an agent's loop. Only `ANSWERED` may be `COMPLETED`."""
+
+    ANSWERED = "ANSWERED"
+    MAX_STEPS = "MAX_STEPS"
+    NO_PROGRESS = "NO_PROGRESS"
+    BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
+    TIMEOUT = "TIMEOUT"
+    ERROR = "ERROR"
+
+
+class FailureCode(StrEnum):
+    """Why a step is FAILED. An agent may use codes of its own beside these."""
+
+    MAX_STEPS = "MAX_STEPS"
+    NO_PROGRESS = "NO_PROGRESS"
+    BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
+    TIMEOUT = "TIMEOUT"
+    AGENT_ERROR = "AGENT_ERROR"
+    """The agent or one of its tools raised."""
+    CONTRADICTORY_TASK = "CONTRADICTORY_TASK"
+    """The agent says that its task contradicts itself or its facts."""
+    WRONG_SIGNATURE = "WRONG_SIGNATURE"
+    """The result names another agent or step than the one that was scheduled."""
+    BAD_RESULT = "BAD_RESULT"
+    """The agent returned something that is no result, or one that is too large."""
+    MISSING_OUTPUT = "MISSING_OUTPUT"
+    """An expected fact is not among the result's facts."""
+    MISSING_FACT = "MISSING_FACT"
+    """A required need that no completed step supplied."""
+    BRIEF_TOO_LARGE = "BRIEF_TOO_LARGE"
+    """Constraints and required facts alone are over the brief's limit."""
+    FACTS_DIFFER = "FACTS_DIFFER"
+    """A rule that demands the same value of every call saw two."""
+    ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
+    """Every attempt ended without a result: the workers that held the step died, or its errors stayed."""
+    WORKER_DIED = "WORKER_DIED"
+    """The broker gave the task up: whoever took it never answered."""
+    UNKNOWN_AGENT = "UNKNOWN_AGENT"
+    """The worker that took the task does not have this agent."""
+    DEADLINE = "DEADLINE"
+    """The request's time was over."""
+    CANCELLED = "CANCELLED"
+    """The request was cancelled."""
+    REFUSED_PLAN = "REFUSED_PLAN"
+    """The plan, or further steps made at run time, were refused."""
+
+
+class Failure(Frozen):
+    """A code and a plain description, for people. Never a stack trace."""
+
+    code: str
+    description: str
+    retryable: bool = False
+
+
+class Usage(Frozen):
+    """What one run used, as the agent's loop counted it."""
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            model_calls=self.model_calls + other.model_calls,
+            tool_calls=self.tool_calls + other.tool_calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+
+class MadeWith(Frozen):
+    """What a result was made with, so that a later reader can say what has changed since. Versions are short content hashes."""
+
+    brief_sha256: str
+    position: int
+    """Event position of the claim: the brief was built from the board as it was there."""
+    team: str = ""
+    persona: str = ""
+    tools: str = ""
+    rules: str = ""
+    model: str = ""
+
+
+class AgentResult(Frozen):
+    """The outcome of one run. `summary` is for the user and goes only into the answer; `facts` is what downstream steps get."""
+
+    agent: str
+    step_id: str
+    status: ResultStatus
+    summary: Annotated[str, Field(max_length=MAX_SUMMARY_CHARACTERS)] = ""
+    facts: tuple[Fact, ...] = ()
+    superseded: tuple[Fact, ...] = ()
+    """Facts that a later call of the same run replaced."""
+    artifacts: tuple[str, ...] = ()
+    termination: Termination = Termination.ANSWERED
+    usage: Usage = Usage()
+    failure: Failure | None = None
+    made_with: MadeWith | None = None
+    steps: tuple[Step, ...] = ()
+    """Further steps, from a step declared `may_plan`; refused and recorded from any other."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether the agent ended in an answer."""
+        return self.status is ResultStatus.COMPLETED

@@ -21,7 +21,7 @@ from schemas.requests import StepRecord, StepState
 SCHEMA_VERSION = "1.0"
 CONTENT_TYPE = "application/cloudevents+json"
 _MAJOR = 1
-_SCHEMA_URI = "https://briefline.dev/schemas/agent-message-v1.json"
+_SCHEMA_URI = "urn:briefline:schema:agent-message:1"
 
 
 class MessageType(StrEnum):

@@ -1,0 +1,1 @@
+"""What several test rooms need: throw-away servers."""

@@ -37,6 +37,8 @@ class TeamCard(Frozen):
     constraints: tuple[ConstraintCard, ...] = ()
     steps: tuple[Step, ...]
     deadline_seconds: Annotated[float, Field(gt=0)] = 3600.0
+    language: Literal["en", "zh"] = "en"
+    """Of what the runtime itself says to the user: the notice of an answer with gaps."""
     version: str = ""
 
 

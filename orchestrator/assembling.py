@@ -1,0 +1,111 @@
+"""The aggregator: the answer out of committed results. Pure and deterministic; no model is called, nothing is rewritten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from orchestrator.phrases import notice
+from orchestrator.scheduling import Standing, stopped_by
+from orchestrator.views import Outline, View
+from schemas.requests import AnswerRecord, Gap, RequestStatus
+from schemas.results import AgentResult, Failure
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+_ATX_HEADING = re.compile(r"^( {0,3})#{1,2}(?=[ \t]|$)")
+_SETEXT_UNDERLINE = re.compile(r"^ {0,3}(=+|-+)[ \t]*$")
+
+
+def sections_in_commit_order(view: View, standing: Mapping[str, Standing]) -> list[tuple[str, AgentResult]]:
+    """Return the completed steps with their results, in the order in which they were committed."""
+    found = [(view.step(step), step) for step, state in standing.items() if state is Standing.COMPLETED]
+    ordered = sorted((seen.position, step) for seen, step in found if seen is not None)
+    results = ((step, view.result(step)) for _, step in ordered)
+    return [(step, result) for step, result in results if result is not None]
+
+
+def gaps_of(view: View, outline: Outline, standing: Mapping[str, Standing], *, ended_by: Failure | None = None) -> tuple[Gap, ...]:
+    """Return a gap for every failed step, in plan order, each with the titles of what stopped below it.
+
+    A stopped step is named once, under the first failure that stopped it. When the request was ended from outside
+    (`ended_by`), what never ran and stands below no failure is a gap of its own.
+    """
+    named: set[str] = set()
+    gaps: list[Gap] = []
+    for step, definition in outline.definitions.items():
+        state = standing[step]
+        seen = view.step(step)
+        if state is Standing.FAILED and seen is not None:
+            failure = seen.record.failure or Failure(code="AGENT_ERROR", description="")
+            stopped = [below for below in stopped_by(step, outline, standing) if below not in named]
+            named.update(stopped)
+            titles = tuple(outline.definitions[below].title for below in stopped)
+            gaps.append(Gap(step=step, title=definition.title, reason=failure.code, description=failure.description, stopped=titles))
+    if ended_by is not None:
+        open_steps = [step for step in outline.definitions if not standing[step].settled and step not in named]
+        gaps += [
+            Gap(step=step, title=outline.definitions[step].title, reason=ended_by.code, description=ended_by.description)
+            for step in open_steps
+        ]
+    return tuple(gaps)
+
+
+def assemble(
+    sections: Sequence[tuple[str, AgentResult]],
+    outline: Outline | None,
+    gaps: Sequence[Gap],
+    *,
+    language: Literal["en", "zh"],
+    cancelled: bool = False,
+) -> AnswerRecord:
+    """Return the answer: each section once, in the order given, under its step's title; below them one notice of every gap.
+
+    `COMPLETED` without a gap, `FAILED` without a section, else `DEGRADED`; `CANCELLED` when it was cancelled.
+    """
+    if cancelled:
+        status = RequestStatus.CANCELLED
+    elif not gaps:
+        status = RequestStatus.COMPLETED
+    else:
+        status = RequestStatus.DEGRADED if sections else RequestStatus.FAILED
+    titles = {step: definition.title for step, definition in outline.definitions.items()} if outline else {}
+    parts = [f"## {_one_line(titles[step])}\n\n{demote_headings(result.summary)}".rstrip() for step, result in sections]
+    if gaps or cancelled:
+        parts.append(notice(status, gaps, any_section=bool(sections), language=language))
+    return AnswerRecord(status=status, text="\n\n".join(parts), sections=tuple(step for step, _ in sections), gaps=tuple(gaps))
+
+
+def demote_headings(body: str) -> str:
+    """Return Markdown whose headings of level 1 or 2 are of level 3, so that a section's own heading stays above them.
+
+    Both forms are seen (`# x`, and `x` underlined by `===` or `---`); what stands in a code fence is left alone.
+    """
+    return "\n".join(_demoted(body.strip("\n").splitlines())).strip()
+
+
+def _demoted(lines: Sequence[str]) -> Iterator[str]:
+    fence: str | None = None
+    held: str | None = None
+    for line in lines:
+        mark = _FENCE.match(line)
+        if fence is None and held is not None and held.strip() and _SETEXT_UNDERLINE.match(line) and not _starts_block(held):
+            yield f"### {held.strip()}"
+            held = None
+            continue
+        if held is not None:
+            yield held
+        held = line if fence is not None else _ATX_HEADING.sub(r"\1###", line)
+        if mark is not None:
+            fence = mark[1] if fence is None else None if mark[1].startswith(fence) else fence
+    if held is not None:
+        yield held
+
+
+def _starts_block(line: str) -> bool:
+    """Whether a line is no paragraph, so that dashes under it are a rule or a table and not a heading's underline."""
+    return bool(re.match(r"^\s*([#>|*+-]|\d+[.)]\s|`{3}|~{3})", line)) or line.startswith("    ")
+
+
+def _one_line(title: str) -> str:
+    return " ".join(title.split())

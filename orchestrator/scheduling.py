@@ -1,0 +1,104 @@
+"""Scheduling: what follows from plan and steps. Pure. Ready, waiting and stopped are derived here and stored nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from orchestrator.views import Outline, StepView, View
+from schemas import fields
+from schemas.plans import Step, descendants, inputs_of
+from schemas.requests import StepState
+
+FIRST_LOOK_MS = 30_000
+LAST_LOOK_MS = 600_000
+
+
+class Standing(StrEnum):
+    """How a step stands, as people are shown it."""
+
+    READY = "READY"
+    WAITING = "WAITING"
+    SKIPPED = "SKIPPED"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    UNKNOWN = "UNKNOWN"
+    """Not in this view."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more happens to the step unless a person replays."""
+        return self in (Standing.SKIPPED, Standing.COMPLETED, Standing.FAILED)
+
+
+def standings(view: View, outline: Outline) -> dict[str, Standing]:
+    """Return how every step of the plan that is in the view stands, each step after its inputs."""
+    known: dict[str, Standing] = {}
+    steps = outline.order if is_full(view, outline) else [step for step in outline.order if fields.step(step) in view.stored]
+    for step in steps:
+        known[step] = _standing(outline.definitions[step], view.step(step), outline, known)
+    return known
+
+
+def _standing(definition: Step, seen: StepView | None, outline: Outline, known: Mapping[str, Standing]) -> Standing:
+    if seen is None:
+        return Standing.UNKNOWN
+    if seen.record.state is not StepState.PENDING:
+        return Standing(seen.record.state)
+    inputs = {step: known.get(step, Standing.UNKNOWN) for step in inputs_of(definition)}
+    if any(
+        state is Standing.SKIPPED or (state is Standing.FAILED and outline.definitions[step].critical) for step, state in inputs.items()
+    ):
+        return Standing.SKIPPED
+    if all(state.settled for state in inputs.values()):
+        return Standing.READY
+    return Standing.UNKNOWN if Standing.UNKNOWN in inputs.values() else Standing.WAITING
+
+
+def stopped_by(step_id: str, outline: Outline, standing: Mapping[str, Standing]) -> tuple[str, ...]:
+    """Return the skipped steps below a failed one, in plan order."""
+    below = descendants([step_id], outline.definitions.values())
+    return tuple(step for step in outline.definitions if step in below and standing[step] is Standing.SKIPPED)
+
+
+def ready_since_ms(step_id: str, view: View, outline: Outline) -> int:
+    """Return since when a ready step could have been claimed: the latest write among itself (plus its delay) and its inputs."""
+    own = view.step(step_id)
+    times = [own.at_ms + own.record.not_before_ms] if own else []
+    times += [seen.at_ms for step in inputs_of(outline.definitions[step_id]) if (seen := view.step(step))]
+    return max(times, default=view.now_ms)
+
+
+def next_look_ms(since_ms: int, now_ms: int) -> int:
+    """Return in how long to look again at what has waited since `since_ms`: as long as it has waited, between 30 s and 10 min.
+
+    Looking in growing intervals keeps a long queue from being rung over and over (each ring is one more message in it).
+    """
+    return min(max(now_ms - since_ms, FIRST_LOOK_MS), LAST_LOOK_MS)
+
+
+def partial_fields(step_id: str, outline: Outline) -> tuple[str, ...]:
+    """Return what to read when `step_id` has ended: itself, what waits for it, what those wait for, and what these wait for.
+
+    The last level tells whether an input that is pending can still run. When `step_id` is the plan's only end, its end
+    is the request's: then everything is read at once, results included.
+    """
+    below = outline.waiters.get(step_id, ())
+    if not below:
+        ends = [step for step, waiting in outline.waiters.items() if not waiting]
+        return (*full_fields(outline), *(map(fields.result, outline.definitions) if ends == [step_id] else ()))
+    level = dict.fromkeys((step_id, *below))
+    for _ in range(2):
+        level |= dict.fromkeys(seen for step in tuple(level) for seen in inputs_of(outline.definitions[step]))
+    return (fields.STATUS, fields.PLAN, *map(fields.step, level))
+
+
+def full_fields(outline: Outline) -> tuple[str, ...]:
+    """Return the fields of a full view: request, status, plan, and every step."""
+    return (fields.REQUEST, fields.STATUS, fields.PLAN, *map(fields.step, outline.definitions))
+
+
+def is_full(view: View, outline: Outline) -> bool:
+    """Whether the view holds every step of the plan, so that commands, deadlines and the answer can be decided on it."""
+    return view.knows(full_fields(outline))

@@ -1,0 +1,192 @@
+"""Views: what the orchestrator knows of one request at one moment, read from snapshots. Pure; no decision is made here.
+
+A view may be partial: a step that is not in it is unknown, never settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from graphlib import TopologicalSorter
+from typing import TypeVar
+
+from schemas import fields
+from schemas.blackboard import ABSENT, Snapshot, Stored, Write, Written
+from schemas.frozen import Frozen
+from schemas.plans import Step, inputs_of
+from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord, StatusRecord, StepRecord
+from schemas.results import AgentResult
+from schemas.teams import TeamCard
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step as it was read: its record, the version that fences it, and when and where in the order it was written."""
+
+    record: StepRecord
+    version: str
+    position: int
+    at_ms: int
+    lease_until_ms: int = 0
+    """End of the lease that fits this version; 0 where there is none."""
+
+    def held(self, now_ms: int) -> bool:
+        """Whether somebody has a live lease on the step."""
+        return self.lease_until_ms > now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a plan's version says and no later write changes: the definitions in plan order, and the constraints' names.
+
+    It may be kept and used for a request as long as `plan` still has `version`.
+    """
+
+    version: str
+    record: PlanRecord
+    definitions: Mapping[str, Step]
+    order: tuple[str, ...]
+    """The steps, each after its inputs."""
+    waiters: Mapping[str, tuple[str, ...]]
+    """Step -> the steps that have it among their inputs."""
+    constraints: tuple[str, ...]
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What was read of one request: each field with its version (`ABSENT` included), so that a write can expect all of it."""
+
+    request_id: str
+    now_ms: int
+    position: int
+    stored: Mapping[str, Stored]
+    asked: frozenset[str]
+    leases: Mapping[str, int] = field(default_factory=dict)
+    outline: Outline | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the board knows the request."""
+        return self.position > 0
+
+    @property
+    def request(self) -> RequestRecord | None:
+        """The request's record, where it was read."""
+        return _decode(RequestRecord, self.stored.get(fields.REQUEST))
+
+    @property
+    def card(self) -> TeamCard | None:
+        """The team's card, where it was read."""
+        stored = self.stored.get(fields.CARD)
+        return None if stored is None else _card(stored.value)
+
+    @property
+    def status(self) -> StatusRecord:
+        """The request's status; asked of an existing request only."""
+        return StatusRecord.from_json(self.stored[fields.STATUS].value)
+
+    @property
+    def plan(self) -> PlanRecord | None:
+        """The plan as it was read now."""
+        return _decode(PlanRecord, self.stored.get(fields.PLAN))
+
+    def version(self, name: str) -> str:
+        """Version of a field that was read."""
+        stored = self.stored.get(name)
+        return ABSENT if stored is None else stored.version
+
+    def step(self, step_id: str) -> StepView | None:
+        """A step, or None where it is unknown in this view."""
+        stored = self.stored.get(fields.step(step_id))
+        if stored is None:
+            return None
+        return StepView(_step_record(stored.value), stored.version, stored.position, stored.at_ms, self.leases.get(step_id, 0))
+
+    def result(self, step_id: str) -> AgentResult | None:
+        """A step's result, where it was read and exists."""
+        return _decode(AgentResult, self.stored.get(fields.result(step_id)))
+
+    def constraint(self, name: str) -> ConstraintRecord | None:
+        """A shared constraint, where it was read."""
+        return _decode(ConstraintRecord, self.stored.get(fields.constraint(name)))
+
+    def knows(self, names: Iterable[str]) -> bool:
+        """Whether all of these fields were read (absent ones count as read)."""
+        return self.asked.issuperset(names)
+
+    def missing(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the fields that were not read yet."""
+        return tuple(name for name in names if name not in self.asked)
+
+    def joined(self, snapshot: Snapshot) -> View:
+        """This view with what a further read saw; fields read twice count as read last."""
+        return replace(
+            self,
+            now_ms=snapshot.now_ms,
+            position=max(self.position, snapshot.position),
+            stored={**self.stored, **snapshot.fields},
+            asked=self.asked | snapshot.asked,
+            leases={**self.leases, **snapshot.leases},
+        )
+
+    def after(self, write: Write, written: Written) -> View:
+        """This view as it is after a write of our own."""
+        stored = dict(self.stored)
+        for name, value in write.put.items():
+            stored[name] = Stored(value, written.versions[name], written.position, written.at_ms)
+        return replace(self, now_ms=written.at_ms, position=written.position, stored=stored, asked=self.asked | write.put.keys())
+
+
+def view_of(snapshot: Snapshot, outline: Outline | None = None) -> View:
+    """The view of one read; an outline is kept only if `plan` still has its version."""
+    view = View(snapshot.request_id, snapshot.now_ms, snapshot.position, snapshot.fields, snapshot.asked, snapshot.leases)
+    return outlined(view, outline)
+
+
+def outlined(view: View, known: Outline | None = None) -> View:
+    """The view with its plan's outline: the known one if it still fits, one made from what was read, or none."""
+    version = view.version(fields.PLAN)
+    if known is not None and known.version == version:
+        return replace(view, outline=known)
+    plan, request = view.plan, view.request
+    if plan is None or request is None or not view.knows(map(fields.definition, plan.steps)):
+        return replace(view, outline=None)
+    definitions = {step: _definition(view.stored[fields.definition(step)].value) for step in plan.steps}
+    order, waiters = _graph(tuple(definitions.values()))
+    return replace(view, outline=Outline(version, plan, definitions, order, waiters, request.constraints, request.trace))
+
+
+_Record = TypeVar("_Record", bound=Frozen)
+
+
+def _decode(record: type[_Record], stored: Stored | None) -> _Record | None:
+    return None if stored is None else record.from_json(stored.value)
+
+
+@lru_cache(maxsize=256)
+def _graph(definitions: tuple[Step, ...]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
+    """Order and waiters; the requests of one team share them."""
+    inputs = {step.id: inputs_of(step) for step in definitions}
+    waiters: dict[str, list[str]] = {step: [] for step in inputs}
+    for step, needed in inputs.items():
+        for other in needed:
+            waiters[other].append(step)
+    return tuple(TopologicalSorter(inputs).static_order()), {step: tuple(waiting) for step, waiting in waiters.items()}
+
+
+@lru_cache(maxsize=4096)
+def _definition(value: bytes) -> Step:
+    """Requests of one team share their definitions, so the bytes are decoded once."""
+    return Step.from_json(value)
+
+
+@lru_cache(maxsize=4096)
+def _step_record(value: bytes) -> StepRecord:
+    return StepRecord.from_json(value)
+
+
+@lru_cache(maxsize=256)
+def _card(value: bytes) -> TeamCard:
+    return TeamCard.from_json(value)

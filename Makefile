@@ -24,7 +24,7 @@ test: lint types ## linters, types and all tests; starts RabbitMQ and Redis if n
 lint: dev ## ruff and the import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 types: dev ## mypy, strict
 	@$(BIN)/mypy

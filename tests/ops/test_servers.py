@@ -50,14 +50,15 @@ def test_a_server_of_our_own_is_found_before_the_one_on_the_default_port(tmp_pat
 
 @pytest.mark.own_server
 def test_both_servers_start_answer_and_leave_nothing_behind(tmp_path: Path) -> None:
-    started = [OwnRedis(tmp_path / "redis"), OwnRabbitMQ(tmp_path / "rabbitmq")]
+    started = [OwnRedis(tmp_path / "redis-server"), OwnRabbitMQ(tmp_path / "rabbitmq-server")]
     for server in started:
         server.start()
         assert server.answers() and server.pid is not None
     assert len(_processes_of(tmp_path)) >= 3
-    assert servers.controller(started[1].url, tmp_path) is None, "rabbitmqctl of the machine must not reach a private node"
+    control = servers.controller(started[1].url, tmp_path)
+    assert control is not None and control("--quiet", "list_vhosts", "--no-table-headers").split() == ["/"]
     # Another process knows them by their folders alone.
-    later = [OwnRedis(tmp_path / "redis"), OwnRabbitMQ(tmp_path / "rabbitmq")]
+    later = [OwnRedis(tmp_path / "redis-server"), OwnRabbitMQ(tmp_path / "rabbitmq-server")]
     assert [server.pid for server in later] == [server.pid for server in started]
     for server in later:
         server.stop()
@@ -129,7 +130,26 @@ def test_a_missing_server_without_root_is_said_with_what_to_install(monkeypatch:
         servers.install(kind)
 
 
-def test_run_gives_the_urls_to_the_command_and_returns_its_exit_code(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_server_is_installed_by_apt_when_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise Unavailable("redis-server is not installed")
+
+    apt = tmp_path / "apt-get"
+    apt.write_text(f'#!/bin/sh\necho "$RUNLEVEL $@" >> {tmp_path}/calls\n')
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    servers.install(servers.Kind(**{**vars(servers.REDIS), "program": missing}))
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [call.split()[1] for call in calls] == ["update", "install"]
+    assert calls[1].startswith("1 ") and calls[1].endswith(" redis-server")
+
+
+def test_a_server_behind_another_host_has_no_controller_here(tmp_path: Path) -> None:
+    assert servers.controller("amqp://guest:guest@rabbitmq.internal:5672/", tmp_path) is None
+
+
+def test_run_gives_the_urls_to_the_command_and_returns_its_exit_code() -> None:
     program = "import os; print(os.environ['BRIEFLINE_REDIS_URL'], os.environ['BRIEFLINE_RABBITMQ_URL']); raise SystemExit(7)"
     done = subprocess.run(
         [sys.executable, "-m", "ops.servers", "run", "--", sys.executable, "-c", program],

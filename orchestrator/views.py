@@ -158,6 +158,14 @@ def outlined(view: View, known: Outline | None = None) -> View:
     return replace(view, outline=Outline(version, plan, definitions, order, waiters, request.constraints, request.trace))
 
 
+def outline_fields(view: View) -> tuple[str, ...]:
+    """What has to be read for an outline and a full view. Where `plan` changed between two reads, all of it anew."""
+    plan = view.plan
+    steps = plan.steps if plan else ()
+    needed = (fields.REQUEST, *map(fields.definition, steps))
+    return view.missing((*needed, *map(fields.step, steps))) or (fields.PLAN, *needed)
+
+
 _Record = TypeVar("_Record", bound=Frozen)
 
 

@@ -1,0 +1,158 @@
+"""Acting: the thin loop around `advance`. It reads, writes and rings what the function says, and decides nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import structlog
+
+from orchestrator.advancing import advance
+from orchestrator.bells import bell_of
+from orchestrator.causes import Cause, Continued, ResultCame
+from orchestrator.decisions import Change, Decision, Ring, RingStatus, RingTask, Verdict
+from orchestrator.scheduling import full_fields, partial_fields
+from orchestrator.views import Outline, View, outlined, view_of
+from schemas import fields
+from schemas.blackboard import Blackboard, Outcome, Write, Written
+from schemas.broker import Address, Broker
+from schemas.errors import Undeliverable
+from schemas.messages import AgentMessage
+from schemas.requests import Role
+
+_OUTLINES_KEPT = 10_000
+_ENTER_MS = 30_000
+
+log = structlog.get_logger()
+
+
+class Actor:
+    """Carries out what `advance` decides, for one orchestrator process.
+
+    What it keeps in memory (outlines of plans, names of declared agents) only saves reads; losing it changes nothing.
+    """
+
+    def __init__(self, board: Blackboard, broker: Broker, *, writer: str, retention_seconds: int) -> None:
+        self._board = board
+        self._broker = broker
+        self._writer = writer
+        self._retention_seconds = retention_seconds
+        self._outlines: OrderedDict[str, Outline] = OrderedDict()
+        self._declared: set[str] = set()
+
+    async def act(self, request_id: str, cause: Cause) -> Decision:
+        """Do everything that follows from `cause`, and return the last decision, when nothing is left to write.
+
+        Raises:
+            Unavailable: a server is not there; doing it all again later is safe.
+        """
+        asked = cause
+        view = await self._look(request_id, cause)
+        while True:
+            decision = advance(view, cause, retention_seconds=self._retention_seconds)
+            if decision.read_more:
+                view = outlined(view.joined(await self._board.read(request_id, decision.read_more)), view.outline)
+            elif decision.change is not None:
+                outcome = await self._write(view, decision.change, asked)
+                if isinstance(outcome, Written):
+                    log.info(decision.change.event, request=request_id, position=outcome.position, **decision.change.details)
+                    cause = Continued(asked.message_id)
+                    view = await self._after(view, decision.change, outcome)
+                else:
+                    view = await self._look(request_id, cause)
+            else:
+                break
+        self._keep(view, decision)
+        if decision.verdict is Verdict.REFUSED:
+            await self._note_refusal(request_id, asked, decision.reason)
+        await self.ring(decision.rings, view)
+        return decision
+
+    async def _look(self, request_id: str, cause: Cause) -> View:
+        outline = self._outlines.get(request_id)
+        if outline is None:
+            names: tuple[str, ...] = (fields.REQUEST, fields.STATUS, fields.PLAN)
+        elif isinstance(cause, ResultCame):
+            names = partial_fields(cause.step_id, outline)
+        else:
+            names = full_fields(outline)
+        return view_of(await self._board.read(request_id, names), outline)
+
+    async def _write(self, view: View, change: Change, asked: Cause) -> Outcome:
+        if change.enter_first:
+            await self._board.enter(view.request_id, _ENTER_MS)
+        for entry in change.dead_first:
+            await self._board.dead_add(entry)
+        return await self._board.write(
+            view.request_id,
+            Write(
+                role=Role.ORCHESTRATOR,
+                writer=self._writer,
+                operation_id=uuid.uuid4().hex,
+                expect=change.expect,
+                put=change.put,
+                labels={"event": change.event, **change.details},
+                cause=asked.message_id,
+                unheld=change.unheld,
+                expire_after_seconds=change.expire_after_seconds,
+            ),
+        )
+
+    async def _after(self, view: View, change: Change, written: Written) -> View:
+        for entry in change.dead_after:
+            await self._board.dead_remove(entry)
+        write = Write(role=Role.ORCHESTRATOR, writer=self._writer, operation_id="", put=change.put)
+        after = outlined(view.after(write, written), view.outline)
+        await self.ring(change.rings, after)
+        return after
+
+    async def _note_refusal(self, request_id: str, asked: Cause, reason: str) -> None:
+        """Record that a command was refused, so that who sent it can be told."""
+        log.info("command_refused", request=request_id, command=type(asked).__name__, reason=reason)
+        await self._board.write(
+            request_id,
+            Write(
+                role=Role.ORCHESTRATOR,
+                writer=self._writer,
+                operation_id=uuid.uuid4().hex,
+                labels={"event": "command_refused", "command": type(asked).__name__, "reason": reason},
+                cause=asked.message_id,
+            ),
+        )
+
+    async def ring(self, rings: Iterable[Ring], view: View) -> None:
+        """Ring all of these at once: none waits for what another leads to."""
+        await asyncio.gather(*(self._ring(ring, view) for ring in rings))
+
+    async def _ring(self, ring: Ring, view: View) -> None:
+        address, bell = bell_of(ring, view)
+        if isinstance(ring, RingStatus):
+            await self._broker.publish(address, bell, confirm=False)
+            return
+        agent = bell.recipient if isinstance(ring, RingTask) else bell.sender
+        if agent not in self._declared:
+            await self._declare(agent)
+        await self._publish(address, bell, agent)
+
+    async def _publish(self, address: Address, bell: AgentMessage, agent: str) -> None:
+        try:
+            await self._broker.publish(address, bell)
+        except Undeliverable:
+            log.warning("agent_queue_missing", agent=agent)
+            await self._declare(agent)
+            await self._broker.publish(address, bell)
+
+    async def _declare(self, agent: str) -> None:
+        await self._broker.declare_agent(agent)
+        self._declared.add(agent)
+
+    def _keep(self, view: View, decision: Decision) -> None:
+        if decision.over or view.outline is None:
+            self._outlines.pop(view.request_id, None)
+            return
+        self._outlines[view.request_id] = view.outline
+        self._outlines.move_to_end(view.request_id)
+        if len(self._outlines) > _OUTLINES_KEPT:
+            self._outlines.popitem(last=False)

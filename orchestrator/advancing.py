@@ -1,0 +1,214 @@
+"""Advancing: the one pure function that decides what happens to a request. Every path of the orchestrator goes through it.
+
+It reads a view and a cause and says what to write or ring, or what else to read. It does no I/O and keeps nothing, so
+two orchestrators, or the same bell twice, come to the same end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator import commanding, ending
+from orchestrator.causes import CancelAsked, Cause, Continued, DropAsked, Noticed, ReplayAsked, ResultCame, Submitted, Swept
+from orchestrator.decisions import Change, Decision, Ring, RingTask, Verdict
+from orchestrator.growing import check_further
+from orchestrator.judging import judge
+from orchestrator.scheduling import FIRST_LOOK_MS, Standing, full_fields, next_look_ms, ready_since_ms, standings
+from orchestrator.views import Outline, View, outline_fields
+from schemas import fields, plans
+from schemas.blackboard import ABSENT
+from schemas.errors import Refused
+from schemas.plans import Step
+from schemas.requests import PlanRecord, RequestStatus, Role, StatusRecord, StepRecord, StepState, check_request_transition
+from schemas.results import Failure, FailureCode
+
+
+def advance(view: View, cause: Cause, *, retention_seconds: int) -> Decision:
+    """Return what follows for the request in `view` from `cause`.
+
+    `retention_seconds` is how long a request is kept once it is over. The decision asks for more fields, or names one
+    write, or says what to ring and when to look again; after a write the function is asked again with the view as it
+    is then.
+    """
+    if not view.exists:
+        return Decision(verdict=Verdict.UNKNOWN, reason="the board has no such request: gone by retention, or lost by the board")
+    if isinstance(cause, ResultCame) and (judged := judge(view, cause)):
+        return judged
+    if missing := view.missing((fields.STATUS, fields.PLAN)):
+        return Decision(read_more=missing)
+    match cause:
+        case CancelAsked():
+            return commanding.cancel(view, cause, retention_seconds=retention_seconds)
+        case ReplayAsked():
+            return commanding.replay(view, cause)
+        case DropAsked():
+            return commanding.drop(view, cause)
+        case Noticed():
+            return commanding.notice(view, cause)
+        case Submitted() | ResultCame() | Swept() | Continued():
+            return _onward(view, cause, retention_seconds)
+
+
+def _onward(view: View, cause: Cause, retention_seconds: int) -> Decision:
+    """Plan, take in, ring, answer: whatever comes next of a request that goes on."""
+    if view.status.status.over:
+        return Decision(verdict=Verdict.LATE if isinstance(cause, Submitted) else Verdict.FITS, over=True)
+    if isinstance(cause, Swept) and (late := _past_deadline(view, retention_seconds)):
+        return late
+    if view.plan is None:
+        return _open_plan(view, retention_seconds)
+    outline = view.outline
+    if outline is None:
+        return Decision(read_more=outline_fields(view))
+    if not isinstance(cause, ResultCame) and (missing := view.missing(full_fields(outline))):
+        return Decision(read_more=missing)
+    standing = standings(view, outline)
+    if growth := _take_in(view, outline, standing, retention_seconds):
+        return growth
+    rings = _rings(view, outline, standing, cause)
+    if rings or any(state in (Standing.READY, Standing.RUNNING, Standing.WAITING) for state in standing.values()):
+        return Decision(rings=rings, next_look_ms=_next_look(view, outline, standing), look_at=_look_at(view, standing))
+    if missing := ending.needed_for_answer(view, outline, standing):
+        return Decision(read_more=missing)
+    return ending.answer(view, outline, standing, retention_seconds=retention_seconds)
+
+
+def _past_deadline(view: View, retention_seconds: int) -> Decision | None:
+    """The deadline is a length since the opening, or since the last replay, by the board's clock."""
+    if missing := view.missing((fields.REQUEST,)):
+        return Decision(read_more=missing)
+    if view.now_ms < deadline_at_ms(view):
+        return None
+    if view.outline is None and view.plan is not None:
+        return Decision(read_more=outline_fields(view))
+    if view.outline is not None:
+        if missing := view.missing(full_fields(view.outline)):
+            return Decision(read_more=missing)
+        if all(state.settled for state in standings(view, view.outline).values()):
+            return None
+    failure = Failure(code=FailureCode.DEADLINE, description=f"not finished within {view.status.deadline_ms / 1000:g} s")
+    return ending.end_now(view, view.outline, failure, retention_seconds=retention_seconds)
+
+
+def deadline_at_ms(view: View) -> int:
+    """Return the board time at which the request's time is over."""
+    status = view.status
+    since = view.stored[fields.STATUS if status.replays else fields.REQUEST].at_ms
+    return since + status.deadline_ms
+
+
+def _open_plan(view: View, retention_seconds: int) -> Decision:
+    """Write the plan of the team's card: definitions, steps, status RUNNING."""
+    if missing := view.missing((fields.REQUEST, fields.CARD)):
+        return Decision(read_more=missing)
+    card = view.card
+    if card is None:
+        failure = Failure(code=FailureCode.REFUSED_PLAN, description="the request has no team card")
+        return ending.refuse_plan(view, failure, retention_seconds=retention_seconds)
+    try:
+        plans.validate(card.steps, card.agents)
+    except Refused as error:
+        failure = Failure(code=FailureCode.REFUSED_PLAN, description=str(error))
+        return ending.refuse_plan(view, failure, retention_seconds=retention_seconds)
+    check_request_transition(view.status.status, RequestStatus.RUNNING, Role.ORCHESTRATOR)
+    running = StatusRecord(status=RequestStatus.RUNNING, deadline_ms=view.status.deadline_ms, replays=view.status.replays)
+    plan = PlanRecord(steps=tuple(step.id for step in card.steps))
+    return Decision(
+        change=Change(
+            event="plan_written",
+            expect={fields.PLAN: ABSENT, fields.STATUS: view.version(fields.STATUS), **_absent(card.steps)},
+            put={fields.PLAN: plan.to_json(), fields.STATUS: running.to_json(), **_puts(card.steps)},
+        )
+    )
+
+
+def _absent(steps: tuple[Step, ...]) -> dict[str, str]:
+    return {fields.step(step.id): ABSENT for step in steps}
+
+
+def _puts(steps: tuple[Step, ...]) -> dict[str, bytes]:
+    records = {
+        fields.step(step.id): StepRecord(state=StepState.PENDING, agent=step.agent, max_attempts=step.max_attempts).to_json()
+        for step in steps
+    }
+    return {**{fields.definition(step.id): step.to_json() for step in steps}, **records}
+
+
+def _take_in(view: View, outline: Outline, standing: Mapping[str, Standing], retention_seconds: int) -> Decision | None:
+    """Add the further steps of a completed result whose step may plan, each (step, epoch) once."""
+    for step, state in standing.items():
+        definition, seen = outline.definitions[step], view.step(step)
+        if not definition.may_plan or state is not Standing.COMPLETED or seen is None:
+            continue
+        if (step, seen.record.epoch) in outline.record.taken_in:
+            continue
+        if missing := view.missing((fields.result(step), fields.CARD)):
+            return Decision(read_more=missing)
+        result, card = view.result(step), view.card
+        further = result.steps if result else ()
+        try:
+            check_further(definition, further, outline, card.agents if card else {})
+        except Refused as error:
+            failure = Failure(code=FailureCode.REFUSED_PLAN, description=str(error))
+            return ending.refuse_growth(view, outline, failure, retention_seconds=retention_seconds)
+        plan = PlanRecord(
+            steps=(*outline.record.steps, *(new.id for new in further)),
+            taken_in=(*outline.record.taken_in, (step, seen.record.epoch)),
+        )
+        expected = {name: view.version(name) for name in (fields.PLAN, fields.STATUS, fields.step(step))}
+        return Decision(
+            change=Change(
+                event="further_steps_taken_in",
+                details={"step": step, "steps": str(len(further))},
+                expect={**expected, **_absent(further)},
+                put={fields.PLAN: plan.to_json(), **_puts(further)},
+            )
+        )
+    return None
+
+
+def _rings(view: View, outline: Outline, standing: Mapping[str, Standing], cause: Cause) -> tuple[Ring, ...]:
+    """Which agents to tell: after a result those that waited for it, else all that are ready; on a sweep also where the holder is gone."""
+    waited = outline.waiters.get(cause.step_id, ()) if isinstance(cause, ResultCame) else standing
+    ready = [step for step in waited if standing.get(step) is Standing.READY and not _wait_ms(view, step)]
+    if isinstance(cause, Swept):
+        ready += [
+            step
+            for step, state in standing.items()
+            if state is Standing.RUNNING and (seen := view.step(step)) and not seen.held(view.now_ms)
+        ]
+    return tuple(RingTask(step) for step in ready)
+
+
+def _wait_ms(view: View, step_id: str) -> int:
+    """How long a pending step is still to wait before it may be tried again."""
+    seen = view.step(step_id)
+    return max(0, seen.at_ms + seen.record.not_before_ms - view.now_ms) if seen else 0
+
+
+def _next_look(view: View, outline: Outline, standing: Mapping[str, Standing]) -> int:
+    """In how long to look at the request again if no bell comes. Holds have marks of their own, so this may be generous."""
+    if fields.REQUEST not in view.stored:
+        return FIRST_LOOK_MS
+    looks = [deadline_at_ms(view) - view.now_ms]
+    for step, state in standing.items():
+        seen = view.step(step)
+        if state is Standing.READY:
+            looks.append(_wait_ms(view, step) or next_look_ms(ready_since_ms(step, view, outline), view.now_ms))
+        elif state is Standing.RUNNING and seen is not None:
+            looks.append(next_look_ms(seen.at_ms, view.now_ms))
+    return max(min(looks), 0)
+
+
+def _look_at(view: View, standing: Mapping[str, Standing]) -> dict[str, int]:
+    """When to look at single steps again: at the end of a hold, or of a retry's delay."""
+    looks: dict[str, int] = {}
+    for step, state in standing.items():
+        seen = view.step(step)
+        if seen is None:
+            continue
+        if state is Standing.RUNNING:
+            looks[step] = seen.lease_until_ms - view.now_ms if seen.held(view.now_ms) else FIRST_LOOK_MS
+        elif state is Standing.READY and (wait := _wait_ms(view, step)):
+            looks[step] = wait
+    return looks

@@ -45,7 +45,7 @@ def _task(step_id: str, view: View) -> tuple[Address, AgentMessage]:
 
 
 def claim_fields(definition: Step, constraints: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the fields that a step's brief is built from: its definition, request, constraints, and per input definition, record and result."""
+    """Return what a step's brief is built from: its definition, request, constraints, and of each input definition, record and result."""
     inputs = inputs_of(definition)
     return (
         fields.REQUEST,

@@ -144,7 +144,7 @@ class Orchestrator:
             return
         except BrieflineError as error:
             # A request that nobody can read must not keep the sweeper from the others: it is set back, alone.
-            log.error("request_set_back", request=request_id, reason=str(error))
+            log.exception("request_set_back", request=request_id, reason=str(error))
             for mark in marks:
                 await self._board.settle(mark, _SET_BACK_MS)
             return

@@ -1,0 +1,1 @@
+"""Agents: whatever turns a brief into a result. Called by the worker line only."""

@@ -1,0 +1,114 @@
+"""The agent port: what the worker line passes to an agent, and what it gets back.
+
+An agent is anything with a name, a card, versions, and `run(brief) -> AgentResult`: a `Specialist` (agents.specialist), or a
+`BlackBox` around a user's own function (agents.blackbox). It never touches the board or a queue. The worker line calls `run`
+in a task of its own, checks signature, expected facts and size of what comes back, and turns every exception into a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from schemas.agents import AgentCard
+from schemas.briefs import Brief
+from schemas.facts import Fact
+from schemas.frozen import Scalar
+from schemas.plans import Step
+from schemas.results import AgentResult, Failure, FailureCode, ResultStatus, Termination, Usage
+from workers.phrases import EN, Phrases
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBrief:
+    """Everything an agent gets for one attempt: the text, and the same values for code.
+
+    `constraints` and `facts` hold what the text shows and nothing more: constraint name -> value, `step.key` -> fact.
+    """
+
+    brief: Brief
+    step: Step
+    constraints: Mapping[str, Scalar] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    attempt: int = 1
+    phrases: Phrases = EN
+
+    @property
+    def text(self) -> str:
+        """The brief as a model reads it."""
+        return self.brief.text
+
+    @property
+    def step_id(self) -> str:
+        """The step that is being worked on; a result must name it."""
+        return self.step.id
+
+
+@dataclass(frozen=True, slots=True)
+class AgentVersions:
+    """Short content hashes of what an agent is made of; empty where there is no such part."""
+
+    persona: str = ""
+    tools: str = ""
+    rules: str = ""
+    model: str = ""
+
+
+class Agent(Protocol):
+    """What the worker line runs."""
+
+    @property
+    def name(self) -> str:
+        """The name by which steps ask for it."""
+        ...
+
+    @property
+    def card(self) -> AgentCard:
+        """What a plan may ask of it."""
+        ...
+
+    @property
+    def versions(self) -> AgentVersions:
+        """What it is made of now."""
+        ...
+
+    async def run(self, brief: AgentBrief) -> AgentResult:
+        """Do the task once.
+
+        Raises:
+            AgentFailed: with a code, a description and whether another attempt can help.
+            Exception: anything else is an `AGENT_ERROR` of this attempt.
+        """
+        ...
+
+
+TERMINATION_CODES: dict[Termination, FailureCode] = {
+    Termination.MAX_STEPS: FailureCode.MAX_STEPS,
+    Termination.NO_PROGRESS: FailureCode.NO_PROGRESS,
+    Termination.BUDGET_EXHAUSTED: FailureCode.BUDGET_EXHAUSTED,
+    Termination.TIMEOUT: FailureCode.TIMEOUT,
+    Termination.ERROR: FailureCode.AGENT_ERROR,
+}
+"""The failure code of each way to end without an answer."""
+
+
+def failed(
+    agent: str,
+    step_id: str,
+    failure: Failure,
+    *,
+    termination: Termination = Termination.ERROR,
+    usage: Usage | None = None,
+    summary: str = "",
+) -> AgentResult:
+    """Return a FAILED result: no facts, whatever was seen on the way."""
+    return AgentResult(
+        agent=agent,
+        step_id=step_id,
+        status=ResultStatus.FAILED,
+        summary=summary,
+        termination=termination,
+        usage=usage or Usage(),
+        failure=failure,
+    )

@@ -1,0 +1,148 @@
+"""Specialists: a model with a persona, tools and fact rules.
+
+The loop is the library's (agents.loop); what comes out of it is ours: the true termination, every tool call as it was, and
+facts copied by rule. Called by the worker line through the agent port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from schemas.agents import AgentCard
+from schemas.codec import digest
+from schemas.errors import AgentFailed, InvalidTeam
+from schemas.limits import MAX_SUMMARY_CHARACTERS
+from schemas.results import AgentResult, Failure, FailureCode, ResultStatus, Termination
+from workers.agents.agent import TERMINATION_CODES, AgentBrief, AgentVersions, failed
+from workers.agents.limits import LoopLimits
+from workers.agents.models import Model
+from workers.agents.tools import CONTRADICTION_TOOL, Tool, ToolContext, utc_now
+from workers.facts import FactRules
+
+if TYPE_CHECKING:
+    from workers.agents.loop import LoopOutcome
+
+
+@dataclass(frozen=True)
+class Specialist:
+    """An agent that thinks with a model, in rounds of tool calls, until it answers.
+
+    `persona` holds what is true of this domain for every request; rules for everyone come from the brief's phrases. A `Team`
+    supplies `model` and `now` where they are left open.
+    """
+
+    name: str
+    persona: str
+    tools: Sequence[Tool] = ()
+    rules: FactRules = field(default_factory=FactRules)
+    model: Model | None = None
+    description: str = ""
+    limits: LoopLimits = field(default_factory=LoopLimits)
+    now: Callable[[], datetime] = field(default=utc_now, repr=False)
+
+    def __post_init__(self) -> None:
+        names = [tool.name for tool in self.tools]
+        for index, name in enumerate(names):
+            path = f"agents.{self.name}.tools.{index}"
+            if name in names[:index]:
+                raise InvalidTeam(f"tool {name!r} is there twice", path=path)
+            if name == CONTRADICTION_TOOL:
+                raise InvalidTeam(f"every specialist has a tool {name!r} already", path=path)
+        self.rules.check(self.by_name, path=f"agents.{self.name}.rules")
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Tool]:
+        """Tool name -> tool."""
+        return {tool.name: tool for tool in self.tools}
+
+    @cached_property
+    def versions(self) -> AgentVersions:
+        """Short hashes of persona, tools with their outputs, rules and model."""
+        return AgentVersions(
+            persona=digest(self.persona),
+            tools=digest([tool.version for tool in self.tools]) if self.tools else "",
+            rules=self.rules.version,
+            model="" if self.model is None else self.model.version,
+        )
+
+    @cached_property
+    def card(self) -> AgentCard:
+        """What a plan may ask of it."""
+        versions = self.versions
+        return AgentCard(
+            name=self.name,
+            description=self.description,
+            tools=tuple(self.by_name),
+            facts=self.rules.by_key(),
+            version=digest([versions.persona, versions.tools, versions.rules, versions.model]),
+        )
+
+    def completed_with(self, model: Model | None, now: Callable[[], datetime]) -> Specialist:
+        """Return the same specialist with a team's model and clock where it has none of its own."""
+        return replace(self, model=self.model or model, now=now if self.now is utc_now else self.now)
+
+    async def run(self, brief: AgentBrief) -> AgentResult:
+        """Work on a brief once; the step's timeout and budget end the loop with their own terminations.
+
+        Raises:
+            AgentFailed: `AGENT_ERROR`, retryable: the model's server was not there, busy or too slow.
+        """
+        if self.model is None:
+            raise AgentFailed(FailureCode.AGENT_ERROR, "the agent has no model")
+        # The model library takes seconds to import, and producers, orchestrators and black boxes never need it.
+        from workers.agents.loop import run_loop
+
+        allowed = self.by_name if brief.step.tools is None else {name: self.by_name[name] for name in brief.step.tools}
+        outcome = await run_loop(
+            agent=self.name,
+            brief=brief,
+            instructions="\n\n".join(part for part in (self.persona.strip(), "\n".join(brief.phrases.common_rules)) if part),
+            tools=allowed,
+            model=self.model,
+            context=ToolContext(constraints=brief.constraints, now=self.now),
+            limits=self.limits,
+        )
+        return self._result(outcome, brief)
+
+    def _result(self, outcome: LoopOutcome, brief: AgentBrief) -> AgentResult:
+        failure = self._failure(outcome)
+        extracted = None
+        if failure is None:
+            found = self.rules.extract(outcome.observations, step=brief.step_id, tools=self.by_name, now=self.now)
+            if isinstance(found, Failure):
+                failure = found
+            else:
+                extracted = found
+        if extracted is None or failure is not None:
+            return failed(
+                self.name,
+                brief.step_id,
+                failure or Failure(code=FailureCode.AGENT_ERROR, description="no answer"),
+                termination=outcome.termination,
+                usage=outcome.usage,
+                summary=outcome.text[:MAX_SUMMARY_CHARACTERS],
+            )
+        return AgentResult(
+            agent=self.name,
+            step_id=brief.step_id,
+            status=ResultStatus.COMPLETED,
+            summary=outcome.text,
+            facts=extracted.facts,
+            superseded=extracted.superseded,
+            termination=Termination.ANSWERED,
+            usage=outcome.usage,
+        )
+
+    def _failure(self, outcome: LoopOutcome) -> Failure | None:
+        if outcome.contradiction is not None:
+            return Failure(code=FailureCode.CONTRADICTORY_TASK, description=outcome.contradiction)
+        if outcome.termination is not Termination.ANSWERED:
+            return Failure(code=TERMINATION_CODES[outcome.termination], description=outcome.reason)
+        if len(outcome.text) > MAX_SUMMARY_CHARACTERS:
+            description = f"the answer has {len(outcome.text):,} characters, the limit is {MAX_SUMMARY_CHARACTERS:,}"
+            return Failure(code=FailureCode.BAD_RESULT, description=description)
+        return None

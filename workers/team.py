@@ -1,0 +1,280 @@
+"""Teams: named agents, declared constraints and a plan, checked as a whole when they are made.
+
+A team is code; its card is the pure data of it, and all that producer and orchestrator ever know. Called by the producer
+(card, constraints), the worker line (agents), and whoever loads a team by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import ModuleType
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from schemas.codec import digest, refuse_unsafe
+from schemas.errors import InvalidTeam, InvalidValue, MissingConstraint, NotFound
+from schemas.frozen import Scalar, first_problem
+from schemas.plans import Step
+from schemas.requests import ConstraintRecord, Origin
+from schemas.results import MadeWith
+from schemas.teams import ConstraintCard, TeamCard, check_card
+from workers.agents.agent import Agent
+from workers.agents.models import Model
+from workers.agents.specialist import Specialist
+from workers.agents.tools import utc_now
+from workers.briefing import BriefLimits, scalar_text
+from workers.phrases import EN, Phrases
+
+_SHIPPED = "workers.teams"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A value that holds for the whole request.
+
+    `extract` is a pure function from the user's words to the value, or None; a given value wins over it. `wording` is how the
+    value reads in a brief, with `{value}` and `{unit}`.
+    """
+
+    name: str
+    label: str
+    type: Literal["text", "integer", "number", "boolean"] = "text"
+    unit: str = ""
+    required: bool = False
+    extract: Callable[[str], Scalar | None] | None = None
+    wording: str = ""
+
+    @property
+    def card(self) -> ConstraintCard:
+        """The pure data of it."""
+        return ConstraintCard(name=self.name, label=self.label, type=self.type, unit=self.unit, required=self.required)
+
+    def record(self, value: object, origin: Origin) -> ConstraintRecord:
+        """Return the record of a value, converted from text where the type asks for it.
+
+        Raises:
+            InvalidValue: the value is of another type; the path names the constraint.
+        """
+        checked = self._checked(value)
+        shown = scalar_text(checked)
+        unit = f" {self.unit}" if self.unit else ""
+        text = self.wording.format(value=shown, unit=self.unit) if self.wording else f"{shown}{unit}"
+        return ConstraintRecord(name=self.name, label=self.label, value=checked, unit=self.unit, origin=origin, text=text)
+
+    def _checked(self, value: object) -> Scalar:
+        path = f"constraints.{self.name}"
+        refuse_unsafe(value, path)
+        kinds: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
+        if isinstance(value, str) and self.type != "text":
+            value = _from_text(value.strip(), self.type)
+        is_boolean = isinstance(value, bool)
+        if not isinstance(value, kinds[self.type]) or is_boolean != (self.type == "boolean"):
+            raise InvalidValue(f"must be {self.type}", path=path)
+        if isinstance(value, str):
+            value = value.strip()
+        return value  # type: ignore[return-value]  # one of the four kinds, by the check above
+
+
+def _from_text(text: str, kind: str) -> Scalar:
+    """Read what a command line gives; text that does not fit comes back as it is, and is refused by its type."""
+    try:
+        if kind == "integer":
+            return int(text.replace(",", ""))
+        if kind == "number":
+            return float(text.replace(",", ""))
+    except ValueError:
+        return text
+    return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
+
+
+class Team:
+    """Agents, steps and constraints that fit together; making one that does not is refused.
+
+    `steps` is the plan that a request starts with. `model` and `clock` are what specialists think with and tell the time by
+    where they have none of their own; `phrases` is the language of the briefs.
+
+    Raises:
+        InvalidTeam: two agents of one name, a specialist without a model, a rule or constraint that does not fit.
+        InvalidPlan: a circle, or an agent, tool, dependency, need or expected fact that does not exist.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        agents: Iterable[Agent],
+        steps: Iterable[Step | Mapping[str, Any]],
+        constraints: Iterable[Constraint] = (),
+        *,
+        deadline_seconds: float = 3600.0,
+        model: Model | None = None,
+        phrases: Phrases = EN,
+        limits: BriefLimits | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.name = name
+        self.phrases = phrases
+        self.limits = limits or BriefLimits()
+        self.clock = clock
+        self.constraints = tuple(constraints)
+        self.agents = _by_name(agents, model, clock)
+        self.steps = tuple(_step(step, index) for index, step in enumerate(steps))
+        self.card = self._card(deadline_seconds)
+        check_card(self.card)
+
+    def _card(self, deadline_seconds: float) -> TeamCard:
+        agents = {name: agent.card for name, agent in self.agents.items()}
+        constraints = tuple(constraint.card for constraint in self.constraints)
+        content = {
+            "name": self.name,
+            "agents": {name: card.version for name, card in agents.items()},
+            "steps": [step.model_dump(mode="json") for step in self.steps],
+            "constraints": [[card.model_dump(mode="json"), each.wording] for card, each in zip(constraints, self.constraints, strict=True)],
+            "language": self.phrases.language,
+        }
+        try:
+            return TeamCard(
+                name=self.name,
+                agents=agents,
+                constraints=constraints,
+                steps=self.steps,
+                deadline_seconds=deadline_seconds,
+                version=digest(content),
+            )
+        except ValidationError as error:
+            raise InvalidTeam(first_problem(error), path=f"team {self.name!r}") from error
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent of that name.
+
+        Raises:
+            NotFound: naming those there are.
+        """
+        found = self.agents.get(name)
+        if found is None:
+            raise NotFound(f"team {self.name!r} has no agent {name!r}; there are: {', '.join(self.agents)}", path="agent")
+        return found
+
+    def made_with(self, agent: str, *, brief_sha256: str, position: int) -> MadeWith:
+        """Return what a result of `agent` is made with now; `position` is the event position of its brief."""
+        versions = self.agent(agent).versions
+        return MadeWith(
+            brief_sha256=brief_sha256,
+            position=position,
+            team=self.card.version,
+            persona=versions.persona,
+            tools=versions.tools,
+            rules=versions.rules,
+            model=versions.model,
+        )
+
+    def resolve(self, text: str, given: Mapping[str, object] | None = None) -> tuple[ConstraintRecord, ...]:
+        """Return the request's constraints in declared order: a given value, else one extracted from the words.
+
+        Raises:
+            InvalidValue: a given value of another type, or for a constraint that the team does not have.
+            MissingConstraint: a required one that neither the caller nor the words give, by name.
+        """
+        given = given or {}
+        known = [constraint.name for constraint in self.constraints]
+        for name in given:
+            if name not in known:
+                raise InvalidValue(
+                    f"team {self.name!r} has no such constraint; there are: {', '.join(known) or 'none'}", path=f"constraints.{name}"
+                )
+        records: list[ConstraintRecord] = []
+        for constraint in self.constraints:
+            record = _record(constraint, text, given)
+            if record is not None:
+                records.append(record)
+            elif constraint.required:
+                raise MissingConstraint(
+                    f"{constraint.label} is required, and neither given nor found in the request", path=f"constraints.{constraint.name}"
+                )
+        return tuple(records)
+
+
+def _record(constraint: Constraint, text: str, given: Mapping[str, object]) -> ConstraintRecord | None:
+    value = given.get(constraint.name)
+    if value is not None and not (isinstance(value, str) and not value.strip()):
+        return constraint.record(value, Origin.GIVEN)
+    found = constraint.extract(text) if constraint.extract is not None else None
+    return None if found is None else constraint.record(found, Origin.EXTRACTED)
+
+
+def _by_name(agents: Iterable[Agent], model: Model | None, clock: Callable[[], datetime]) -> dict[str, Agent]:
+    found: dict[str, Agent] = {}
+    for index, agent in enumerate(agents):
+        if not isinstance(getattr(agent, "name", None), str) or not hasattr(agent, "card"):
+            raise InvalidTeam("an agent is a Specialist or a BlackBox; wrap a function in BlackBox(name, function)", path=f"agents.{index}")
+        if agent.name in found:
+            raise InvalidTeam(f"agent {agent.name!r} is there twice", path=f"agents.{index}.name")
+        if isinstance(agent, Specialist):
+            agent = agent.completed_with(model, clock)
+            if agent.model is None:
+                raise InvalidTeam(f"specialist {agent.name!r} has no model, and the team names none", path=f"agents.{agent.name}.model")
+        try:
+            _ = agent.card
+        except ValidationError as error:
+            raise InvalidTeam(first_problem(error), path=f"agents.{index}") from error
+        found[agent.name] = agent
+    return found
+
+
+def _step(step: Step | Mapping[str, Any], index: int) -> Step:
+    if isinstance(step, Step):
+        return step
+    try:
+        return Step.model_validate(step)
+    except ValidationError as error:
+        raise InvalidTeam(first_problem(error), path=f"steps.{index}") from error
+
+
+def shipped_teams() -> tuple[str, ...]:
+    """Return the names of the teams that Briefline ships."""
+    package = importlib.import_module(_SHIPPED)
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg))
+
+
+def load_team(name: str) -> Team:
+    """Load a shipped team by its name, or any team as `package.module:attribute`.
+
+    The attribute may also be a function without parameters that returns a team, or a module that holds a team of its own name.
+
+    Raises:
+        NotFound: no such team, module or attribute.
+        InvalidTeam: what stands there is no team, or one that does not fit together.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        if name not in shipped_teams():
+            raise NotFound(
+                f"there is no team {name!r}; shipped are: {', '.join(shipped_teams())}. Your own is named as package.module:attribute",
+                path="team",
+            )
+        module_name, attribute = f"{_SHIPPED}.{name}.team", "team"
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise  # the module is there, and something that it needs is not
+        raise NotFound(f"there is no module {error.name!r} (of team {name!r})", path="team") from error
+    found = _attribute(module, attribute)
+    if found is None:
+        raise NotFound(f"module {module_name!r} has no {attribute!r}", path="team")
+    made = found() if callable(found) and not isinstance(found, Team) else found
+    if not isinstance(made, Team):
+        raise InvalidTeam(f"{name!r} is a {type(made).__name__}, not a Team", path="team")
+    return made
+
+
+def _attribute(module: ModuleType, attribute: str) -> Any:
+    found = getattr(module, attribute, None)
+    if found is None and hasattr(module, "__path__") and importlib.util.find_spec(f"{module.__name__}.{attribute}") is not None:
+        found = importlib.import_module(f"{module.__name__}.{attribute}")
+    return getattr(found, attribute, None) if isinstance(found, ModuleType) else found

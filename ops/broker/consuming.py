@@ -1,0 +1,236 @@
+"""Consuming one queue of RabbitMQ, over lost connections, deleted queues and changes of credit.
+
+Every consumer has a connection of its own. An undecodable frame or a refused declaration ends the connection it happens
+on, so it starves nobody else; and publishing goes on when a consumer's line is lost. Deliveries are handled in tasks of
+the consumer's own, which no lost line cancels: settling them is then logged, and the broker hands them out again.
+Called by `ops.broker.rabbitmq`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from typing import Any
+
+import structlog
+from aiormq import Channel, spec
+from aiormq.abc import DeliveredMessage
+
+from ops.broker.background import Background
+from ops.broker.backoff import delays
+from ops.broker.credit import adjustment
+from ops.broker.dispatching import Dispatcher
+from ops.broker.line import Server, connected, declare, opened, report_mismatch, translated, why_closed
+from ops.broker.topology import Queue
+from schemas.errors import Unavailable, UnsafeServer
+
+FIRST_PAUSE_SECONDS = 0.1
+STABLE_SECONDS = 10.0
+"""A consumption that held this long starts over with short pauses."""
+MISMATCH_PAUSE_SECONDS = 30.0
+"""Between two looks at a queue that exists with other arguments: only a person can change that."""
+
+Park = Callable[[DeliveredMessage, str], Awaitable[None]]
+"""Stores a message, as it came, with the reason; raises `Unavailable` while that cannot be done."""
+
+log = structlog.get_logger(__name__)
+
+
+class _Intake:
+    """One channel, what is consumed on it, and what came in over it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.tags: set[str] = set()
+        self.granted = 0
+        self.in_hand: set[Arrived] = set()
+        self.cancelled = False
+        self.wake = asyncio.Event()
+        channel.closing.add_done_callback(lambda _: self.wake.set())
+        channel.on_consumer_cancel_callbacks.add(self._on_cancel)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will come in here any more."""
+        return self.cancelled or self.channel.is_closed
+
+    @property
+    def retired(self) -> int:
+        """Deliveries in hand that came by a consumption that was cancelled since."""
+        return sum(arrived.tag not in self.tags for arrived in self.in_hand)
+
+    def settled(self, arrived: Arrived) -> None:
+        """Note that a delivery is no longer in hand; credit that was taken back may be free again."""
+        self.in_hand.discard(arrived)
+        if arrived.tag not in self.tags:
+            self.wake.set()
+
+    def _on_cancel(self, frame: spec.Basic.Cancel) -> None:
+        self.cancelled = True
+        self.wake.set()
+
+
+class Arrived:
+    """A message as it came over one channel (`ops.broker.dispatching.Arrival`)."""
+
+    __slots__ = ("_intake", "_message", "_park", "tag")
+
+    def __init__(self, message: DeliveredMessage, tag: str, intake: _Intake, park: Park) -> None:
+        self._message = message
+        self._intake = intake
+        self._park = park
+        self.tag = tag
+
+    @property
+    def body(self) -> bytes:
+        """The message as it came."""
+        return self._message.body
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the broker says that it handed it out before."""
+        return bool(self._message.redelivered)
+
+    async def ack(self) -> None:
+        """Settle it for good; on a lost line the broker hands it out again."""
+        await self._settle("ack", lambda tag: self._intake.channel.basic_ack(tag, wait=False))
+
+    async def requeue(self) -> None:
+        """Hand it back at once."""
+        await self._settle("requeue", lambda tag: self._intake.channel.basic_nack(tag, requeue=True, wait=False))
+
+    async def park(self, reason: str) -> None:
+        """Store it with the reason, confirmed, then settle it."""
+        await self._park(self._message, reason)
+        await self.ack()
+
+    async def _settle(self, how: str, send: Callable[[int], Awaitable[None]]) -> None:
+        self._intake.settled(self)
+        try:
+            with translated(how):
+                await send(self._message.delivery_tag or 0)
+        except Unavailable as error:
+            log.warning("settling_failed", how=how, error=str(error), body_bytes=len(self.body))
+
+
+class RabbitMQConsumer:
+    """The consumption of one queue (`schemas.broker.Consumer`)."""
+
+    def __init__(
+        self, server: Server, queue: Queue, dispatcher: Dispatcher, tasks: Background, park: Park, *, prefetch: int, random: Random
+    ) -> None:
+        self._server = server
+        self._queue = queue
+        self._name = server.topology.full(queue.name)
+        self._dispatcher = dispatcher
+        self._tasks = tasks
+        self._park = park
+        self._prefetch = prefetch
+        self._random = random
+        self._stopping = False
+        self._intake: _Intake | None = None
+        self._fitting = asyncio.Lock()
+        self._first_try = asyncio.Event()
+        self._tags = (f"{server.instance}.{queue.name}.{number}" for number in itertools.count(1))
+
+    @property
+    def consuming(self) -> bool:
+        """Whether the broker hands out to this consumer now, as far as its credit goes."""
+        return self._intake is not None and not self._intake.over and not self._stopping
+
+    async def resize(self, prefetch: int) -> None:
+        """Take at most `prefetch` unsettled deliveries from now on; what is in hand stays there to be settled."""
+        self._prefetch = prefetch
+        await self._fit()
+
+    async def stop(self) -> None:
+        """Take nothing more; what the broker had sent ahead and no handler has seen goes back."""
+        self._stopping = True
+        await self._fit()
+
+    def refuse(self) -> None:
+        """Hand back whatever still arrives: the block of this consumer is being left."""
+        self._stopping = True
+
+    async def tried(self) -> None:
+        """Return once the first try has ended, well or badly, or the deadline has passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._server.call_timeout_seconds):
+                await self._first_try.wait()
+
+    async def run(self) -> None:
+        """Consume until stopped, and then until the line is lost."""
+        loop, longest = asyncio.get_running_loop(), self._server.longest_pause_seconds
+        pauses = delays(FIRST_PAUSE_SECONDS, longest, self._random)
+        while not self._stopping:
+            began, pause = loop.time(), 0.0
+            try:
+                await self._one_connection()
+            except UnsafeServer as error:
+                report_mismatch(self._name, error)
+                pause = MISMATCH_PAUSE_SECONDS
+            except Unavailable as error:
+                log.warning("consuming_line_lost", queue=self._name, error=str(error))
+            self._first_try.set()
+            if loop.time() - began > STABLE_SECONDS:
+                pauses = delays(FIRST_PAUSE_SECONDS, longest, self._random)
+            await asyncio.sleep(pause or next(pauses))
+
+    async def _one_connection(self) -> None:
+        async with connected(self._server, f"consuming {self._queue.name}") as connection:
+            channel = await opened(self._server, connection)
+            await declare(self._server, channel, self._queue)
+            intake = self._intake = _Intake(channel)
+            try:
+                await self._fit()
+                log.info("consuming_started", queue=self._name, prefetch=self._prefetch)
+                self._first_try.set()
+                while not intake.over:
+                    await intake.wake.wait()
+                    intake.wake.clear()
+                    await self._fit()
+            finally:
+                self._intake = None
+            raise Unavailable("the queue was deleted" if intake.cancelled else why_closed(channel))
+
+    async def _fit(self) -> None:
+        """Bring what is consumed in line with the credit. A line that is lost meanwhile is the run's business."""
+        async with self._fitting:
+            intake = self._intake
+            if intake is None or intake.over:
+                return
+            with contextlib.suppress(Unavailable), translated(f"consuming {self._name}"):
+                async with asyncio.timeout(self._server.call_timeout_seconds):
+                    await self._adjust(intake)
+
+    async def _adjust(self, intake: _Intake) -> None:
+        prefetch = 0 if self._stopping else self._prefetch
+        step = adjustment(prefetch=prefetch, granted=intake.granted, retired=intake.retired)
+        if step.cancel:
+            for tag in sorted(intake.tags):
+                await intake.channel.basic_cancel(tag)
+                intake.tags.discard(tag)
+            intake.granted = 0
+            step = adjustment(prefetch=prefetch, granted=0, retired=intake.retired)
+        if step.add:
+            # RabbitMQ applies a channel's prefetch to each consumer that begins after it, for itself.
+            await intake.channel.basic_qos(prefetch_count=step.add)
+            tag = next(self._tags)
+            intake.tags.add(tag)
+            intake.granted += step.add
+            await intake.channel.basic_consume(self._name, self._on_delivery(intake, tag), consumer_tag=tag)
+
+    def _on_delivery(self, intake: _Intake, tag: str) -> Callable[[DeliveredMessage], Coroutine[Any, Any, None]]:
+        async def on_delivery(message: DeliveredMessage) -> None:
+            # This runs in a task of the channel's, which a lost line cancels: it only hands over.
+            arrived = Arrived(message, tag, intake, self._park)
+            intake.in_hand.add(arrived)
+            if self._stopping:
+                await arrived.requeue()
+            else:
+                self._tasks.start(self._dispatcher.dispatch(arrived))
+
+        return on_delivery

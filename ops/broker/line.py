@@ -1,0 +1,164 @@
+"""The wall to the AMQP driver: open a connection, open a channel, declare what the topology says, each within a deadline.
+
+Whatever the driver raises leaves this room as an error of ours, the cancellations that it invents for a lost line
+included. It never retries: publisher and consumers do. `aiormq` is the layer below aio-pika's objects; a message costs
+a third less CPU there, and its connections end instead of mending themselves behind our back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import aiormq
+import structlog
+from aiormq import Channel
+from aiormq.abc import AbstractConnection
+from aiormq.exceptions import AMQPError, ChannelClosed, ChannelPreconditionFailed
+
+from ops.broker.topology import KINDS, Queue, Topology
+from schemas.errors import Unavailable, UnsafeServer
+
+HEARTBEAT_SECONDS = 10
+"""A line on which nothing arrives for three of these is given up (unless the URL says another `heartbeat`)."""
+CLOSE_SECONDS = 3.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the broker is, how we name ourselves there, and how long one call may take."""
+
+    url: str
+    topology: Topology
+    instance: str
+    call_timeout_seconds: float
+    longest_pause_seconds: float
+    """Between two tries to reach it."""
+
+
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise `Unavailable` for whatever the driver raises; a cancellation of our own task passes.
+
+    Raises:
+        Unavailable: the line is lost, the broker refused, or a deadline has passed.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if cancelled_by_us():
+            raise
+        raise Unavailable(f"{doing}: the connection was lost") from error
+    except (AMQPError, OSError, RuntimeError, TimeoutError) as error:
+        raise Unavailable(f"{doing}: {told(error)}") from error
+    except Exception as error:
+        if type(error) is not Exception:  # the driver's word for "closed, and nobody said why"
+            raise
+        raise Unavailable(f"{doing}: the connection was lost") from error
+
+
+def cancelled_by_us() -> bool:
+    """Whether somebody asked this task to end. The driver raises `CancelledError` for a lost line too."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def told(error: BaseException) -> str:
+    """Return what an error of the driver says, or its name when it says nothing."""
+    return str(error) or type(error).__name__
+
+
+@contextlib.asynccontextmanager
+async def connected(server: Server, role: str) -> AsyncIterator[AbstractConnection]:
+    """Open a connection; leaving the block closes it.
+
+    Raises:
+        Unavailable: it cannot be had within the deadline.
+    """
+    with translated("connecting to RabbitMQ"):
+        async with asyncio.timeout(server.call_timeout_seconds):
+            connection = await aiormq.connect(
+                with_heartbeat(server.url), client_properties={"connection_name": f"{server.instance} {role}"}
+            )
+    try:
+        yield connection
+    finally:
+        with contextlib.suppress(Unavailable), translated("closing the connection"):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await connection.close()
+
+
+async def opened(server: Server, connection: AbstractConnection, *, confirms: bool = False) -> Channel:
+    """Open a channel.
+
+    Raises:
+        Unavailable: the line is lost, or the deadline has passed.
+    """
+    with translated("opening a channel"):
+        async with asyncio.timeout(server.call_timeout_seconds):
+            channel = await connection.channel(publisher_confirms=confirms, on_return_raises=True)
+    assert isinstance(channel, Channel)  # the driver's own class knows more than its abstract one says
+    return channel
+
+
+async def declare(server: Server, channel: Channel, *queues: Queue) -> None:
+    """Declare the exchanges, the queues and their bindings; all of it is idempotent.
+
+    Raises:
+        UnsafeServer: a queue or an exchange exists with other arguments; says which and how. The channel is closed.
+        Unavailable: the line is lost, or the deadline has passed.
+    """
+    topology, name = server.topology, "exchanges"
+    try:
+        with translated(f"declaring below {topology.prefix}"):
+            async with asyncio.timeout(server.call_timeout_seconds):
+                for exchange, kind in KINDS.items():
+                    await channel.exchange_declare(topology.full(exchange), exchange_type=kind, durable=True)
+                for queue in queues:
+                    name = topology.full(queue.name)
+                    await channel.queue_declare(name, durable=True, arguments={**queue.arguments})
+                    for binding in queue.bindings:
+                        await channel.queue_bind(name, topology.full(binding.exchange), binding.key)
+    except Unavailable as error:
+        if isinstance(error.__cause__, ChannelPreconditionFailed):
+            raise UnsafeServer(f"{name} exists with other arguments than this version declares: {error.__cause__}") from error
+        raise
+
+
+async def is_declared(server: Server, channel: Channel, name: str) -> bool:
+    """Whether a queue exists, by its name without the prefix; if not, the channel is closed."""
+    try:
+        with translated(f"looking for {name}"):
+            async with asyncio.timeout(server.call_timeout_seconds):
+                await channel.queue_declare(server.topology.full(name), passive=True)
+    except Unavailable as error:
+        if isinstance(error.__cause__, ChannelClosed):
+            return False
+        raise
+    return True
+
+
+def report_mismatch(name: str, error: UnsafeServer) -> None:
+    """Say that a queue exists with other arguments: it stays as it is until a person has looked."""
+    log.error("queue_mismatched", queue=name, error=str(error))
+
+
+def why_closed(channel: Channel) -> str:
+    """Return why a closed channel was closed, in the broker's words where it said so."""
+    closing = channel.closing
+    if not closing.done() or closing.cancelled():
+        return "the connection was lost"
+    error = closing.exception()
+    return told(error) if error is not None else "it was closed"
+
+
+def with_heartbeat(url: str) -> str:
+    """Return the URL with our heartbeat unless it names one."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    return parts._replace(query=urlencode({"heartbeat": str(HEARTBEAT_SECONDS), **query})).geturl()

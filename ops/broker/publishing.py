@@ -1,0 +1,161 @@
+"""Handing messages in: one connection that is kept open, and publishes in flight together, each with a confirm of its own.
+
+A publish ends within its deadline, in one of four ways: confirmed, unroutable, refused or not sent, or unknown. It never
+sends twice: whether to ring again is the caller's decision, as a new message. Called by `ops.broker.rabbitmq`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import uuid
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import structlog
+from aiormq import Channel, spec
+from aiormq.abc import AbstractConnection
+from aiormq.exceptions import ChannelInvalidStateError, DeliveryError, PublishError
+
+from ops.broker.backoff import delays
+from ops.broker.line import Server, cancelled_by_us, connected, declare, opened, report_mismatch, told, translated, why_closed
+from ops.broker.topology import Queue
+from schemas.errors import OutcomeUnknown, Unavailable, Undeliverable, UnsafeServer
+from schemas.messages import CONTENT_TYPE
+
+FIRST_PAUSE_SECONDS = 0.1
+STABLE_SECONDS = 10.0
+"""A line that held this long starts over with short pauses."""
+PERSISTENT = 2
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Channels:
+    """What one connection offers: confirmed publishing, publishing without, and declaring."""
+
+    confirmed: Channel
+    unconfirmed: Channel
+
+
+class Publisher:
+    """The publishing side of one process."""
+
+    def __init__(self, server: Server, random: Random) -> None:
+        self._server = server
+        self._random = random
+        self._channels: _Channels | None = None
+        self._open = asyncio.Event()
+        self._tried = asyncio.Event()
+        # Returned messages are matched by message id: two publishes in flight must never share one.
+        self._ids = (f"{run}.{number}" for run in (uuid.uuid4().hex[:16],) for number in itertools.count())
+
+    async def run(self) -> None:
+        """Keep a connection open for ever."""
+        pauses = delays(FIRST_PAUSE_SECONDS, self._server.longest_pause_seconds, self._random)
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await self._one_connection()
+            except Unavailable as error:
+                log.warning("publishing_line_lost", error=str(error))
+            self._tried.set()
+            if asyncio.get_running_loop().time() - began > STABLE_SECONDS:
+                pauses = delays(FIRST_PAUSE_SECONDS, self._server.longest_pause_seconds, self._random)
+            await asyncio.sleep(next(pauses))
+
+    async def tried(self) -> None:
+        """Return once the first try to connect has ended, well or badly, or the deadline has passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._server.call_timeout_seconds):
+                await self._tried.wait()
+
+    async def publish(
+        self, exchange: str, key: str, body: bytes, *, confirm: bool = True, properties: dict[str, Any] | None = None
+    ) -> None:
+        """Hand one body in; see `schemas.broker.Broker.publish` for what is raised when."""
+        address = f"{exchange} {key}"
+        sent = False
+        try:
+            async with asyncio.timeout(self._server.call_timeout_seconds):
+                channel = await self._channel(confirm)
+                header = spec.Basic.Properties(
+                    delivery_mode=PERSISTENT, message_id=next(self._ids), **(properties or {"content_type": CONTENT_TYPE})
+                )
+                sent = True
+                await channel.basic_publish(body, exchange=exchange, routing_key=key, properties=header, mandatory=confirm, wait=False)
+        except PublishError as error:
+            raise Undeliverable(f"no queue takes a message to {address}") from error
+        except DeliveryError as error:
+            raise Unavailable(f"RabbitMQ refuses a message to {address}: its queue is full or not available") from error
+        except ChannelInvalidStateError as error:
+            raise Unavailable(f"publishing to {address}: the connection was just lost") from error
+        except TimeoutError as error:
+            if sent:
+                raise OutcomeUnknown(f"no confirm for a message to {address} within {self._server.call_timeout_seconds:g} s") from error
+            raise Unavailable(f"RabbitMQ takes no message to {address} ({self._server.call_timeout_seconds:g} s)") from error
+        except asyncio.CancelledError as error:
+            if cancelled_by_us():
+                raise
+            raise OutcomeUnknown(f"the connection was lost before the confirm for a message to {address}") from error
+        except (Unavailable, ValueError, TypeError):
+            raise
+        except Exception as error:
+            raise OutcomeUnknown(f"no confirm for a message to {address}: {told(error)}") from error
+
+    async def declare(self, *queues: Queue) -> None:
+        """Declare queues with their bindings.
+
+        Raises:
+            UnsafeServer: one exists with other arguments.
+            Unavailable: not done within the deadline.
+        """
+        try:
+            async with asyncio.timeout(self._server.call_timeout_seconds):
+                await self._open.wait()
+                assert self._channels is not None  # set before `_open`
+                await self._declare_on(self._channels.confirmed.connection, *queues)
+        except TimeoutError as error:
+            raise Unavailable(f"queues not declared within {self._server.call_timeout_seconds:g} s") from error
+
+    async def _channel(self, confirm: bool) -> Channel:
+        if not confirm and not self._open.is_set():
+            raise Unavailable("RabbitMQ is not there, and an unconfirmed message does not wait for it")
+        await self._open.wait()
+        assert self._channels is not None  # set before `_open`, and taken away after it
+        channel = self._channels.confirmed if confirm else self._channels.unconfirmed
+        # Under a memory or disk alarm the broker reads nothing from us: what is sent now would go out some day, long
+        # after the caller was told that it is unknown.
+        await channel.connection.ready()
+        return channel
+
+    async def _one_connection(self) -> None:
+        async with connected(self._server, "publishing") as connection:
+            for queue in self._server.topology.fixed:  # one by one: a queue with other arguments must not stop the others
+                try:
+                    await self._declare_on(connection, queue)
+                except UnsafeServer as error:
+                    report_mismatch(queue.name, error)
+            channels = _Channels(await opened(self._server, connection, confirms=True), await opened(self._server, connection))
+            lost = asyncio.Event()
+            for channel in (channels.confirmed, channels.unconfirmed):
+                channel.closing.add_done_callback(lambda _: lost.set())
+            self._channels = channels
+            self._open.set()
+            self._tried.set()
+            log.info("publishing_line_opened", prefix=self._server.topology.prefix)
+            try:
+                await lost.wait()
+            finally:
+                self._open.clear()
+            raise Unavailable(why_closed(channels.confirmed if channels.confirmed.is_closed else channels.unconfirmed))
+
+    async def _declare_on(self, connection: AbstractConnection, *queues: Queue) -> None:
+        # A refusal closes the channel that it happened on, so this one is never one that publishes.
+        channel = await opened(self._server, connection)
+        await declare(self._server, channel, *queues)
+        with translated("closing a channel"):
+            await channel.close(timeout=self._server.call_timeout_seconds)

@@ -45,13 +45,14 @@ def _task(step_id: str, view: View) -> tuple[Address, AgentMessage]:
 
 
 def claim_fields(definition: Step, constraints: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what a step's brief is built from: its definition, request, constraints, and of each input definition, record and result."""
+    """Return what a step's brief is built from: request, definition, constraints, and of each input its definition and result."""
     inputs = inputs_of(definition)
     return (
         fields.REQUEST,
         fields.definition(definition.id),
         *map(fields.constraint, constraints),
-        *(name for step in inputs for name in (fields.definition(step), fields.step(step), fields.result(step))),
+        *((fields.PLAN,) if len(inputs) > 1 else ()),
+        *(name for step in inputs for name in (fields.definition(step), fields.result(step))),
     )
 
 

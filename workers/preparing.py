@@ -1,0 +1,124 @@
+"""Preparing: the agent's brief out of what the claim returned, reading what is missing. Nothing is taken from the message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from schemas import fields
+from schemas.blackboard import ABSENT, Blackboard, Stored
+from schemas.errors import ProtocolViolation
+from schemas.plans import Step, inputs_of
+from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord
+from schemas.results import AgentResult, Failure
+from workers.agents.agent import AgentBrief
+from workers.briefing import BriefLimits, build_brief
+from workers.phrases import Phrases
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a brief is built from, as it stood at one position of the board."""
+
+    step: Step
+    request: RequestRecord
+    constraints: tuple[ConstraintRecord, ...]
+    inputs: tuple[Step, ...]
+    results: Mapping[str, AgentResult]
+    versions: Mapping[str, str]
+    position: int
+
+
+async def gather(board: Blackboard, step_id: str, have: Snapshot, position: int) -> Material:
+    """Return the material of a step's brief, reading from the board what the claim did not bring.
+
+    Raises:
+        Unavailable: the board is not there.
+        ProtocolViolation: the board has no such step or request.
+    """
+    stored = dict(have.fields)
+    known = set(have.asked)
+    while True:
+        missing = [name for name in material_fields(step_id, stored) if name not in known]
+        if not missing:
+            break
+        snapshot = await board.read(have.request_id, missing)
+        stored.update(snapshot.fields)
+        known.update(missing)
+    return material_of(step_id, stored, position)
+
+
+def material_fields(step_id: str, stored: Mapping[str, Stored]) -> tuple[str, ...]:
+    """Return the fields that a step's brief is built from, as far as they can be named from what was read so far."""
+    names = [fields.REQUEST, fields.definition(step_id)]
+    if fields.REQUEST in stored:
+        names += map(fields.constraint, RequestRecord.from_json(stored[fields.REQUEST].value).constraints)
+    if fields.definition(step_id) in stored:
+        inputs = inputs_of(_definition(stored[fields.definition(step_id)].value))
+        names += [fields.PLAN] if len(inputs) > 1 else []
+        for each in inputs:
+            names += (fields.definition(each), fields.result(each))
+    return tuple(names)
+
+
+def material_of(step_id: str, stored: Mapping[str, Stored], position: int) -> Material:
+    """Read the material out of fields.
+
+    Raises:
+        ProtocolViolation: the board has no such step or request.
+    """
+    if fields.REQUEST not in stored or fields.definition(step_id) not in stored:
+        raise ProtocolViolation(f"the board has no definition of step {step_id!r}")
+    request = RequestRecord.from_json(stored[fields.REQUEST].value)
+    step = _definition(stored[fields.definition(step_id)].value)
+    constraints = [stored[name] for name in map(fields.constraint, request.constraints) if name in stored]
+    inputs = [each for each in inputs_of(step) if fields.definition(each) in stored]
+    results = {each: AgentResult.from_json(stored[fields.result(each)].value) for each in inputs if fields.result(each) in stored}
+    return Material(
+        step=step,
+        request=request,
+        constraints=tuple(ConstraintRecord.from_json(each.value) for each in constraints),
+        inputs=_in_plan_order([_definition(stored[fields.definition(each)].value) for each in inputs], stored),
+        results=results,
+        versions={name: each.version for name, each in stored.items() if each.version != ABSENT},
+        position=position,
+    )
+
+
+def brief_of(material: Material, *, attempt: int, phrases: Phrases, limits: BriefLimits | None = None) -> AgentBrief | Failure:
+    """Return the brief for the agent, text and values, or why there is none."""
+    built = build_brief(
+        material.step,
+        request=material.request,
+        constraints=material.constraints,
+        inputs=material.inputs,
+        results=material.results,
+        versions=material.versions,
+        position=material.position,
+        phrases=phrases,
+        limits=limits,
+    )
+    if isinstance(built, Failure):
+        return built
+    return AgentBrief(
+        brief=built.brief,
+        step=material.step,
+        constraints={each.name: each.value for each in material.constraints},
+        facts=built.facts,
+        attempt=attempt,
+        phrases=phrases,
+    )
+
+
+def _in_plan_order(steps: Sequence[Step], stored: Mapping[str, Stored]) -> tuple[Step, ...]:
+    if fields.PLAN not in stored or len(steps) < 2:
+        return tuple(steps)
+    place = {step: index for index, step in enumerate(PlanRecord.from_json(stored[fields.PLAN].value).steps)}
+    return tuple(sorted(steps, key=lambda step: place.get(step.id, len(place))))
+
+
+@lru_cache(maxsize=4096)
+def _definition(value: bytes) -> Step:
+    """Requests of one team share their definitions, so the bytes are decoded once."""
+    return Step.from_json(value)

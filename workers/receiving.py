@@ -1,0 +1,57 @@
+"""Receiving: a TASK message read as what it asks for, before anything is claimed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas import fields
+from schemas.errors import ProtocolViolation
+from schemas.messages import AgentMessage, MessageType
+from schemas.requests import StepRecord
+
+ORCHESTRATOR = "orchestrator"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a TASK says: the step as its sender read it, and the versions that make it ready.
+
+    Only versions and names are used from here. Task, needs and rights are taken from the board.
+    """
+
+    request_id: str
+    step_id: str
+    agent: str
+    epoch: int
+    record: StepRecord
+    seen: Mapping[str, str]
+    fields: tuple[str, ...]
+    message_id: str
+    trace: str | None = None
+
+
+def task_of(bell: AgentMessage, agent: str) -> Task:
+    """Read a TASK from an agent's queue.
+
+    Raises:
+        ProtocolViolation: no TASK, or one with a wrong sender or recipient, or without what a claim needs.
+    """
+    if bell.type is not MessageType.TASK or bell.step_id is None or bell.task is None:
+        raise ProtocolViolation(f"a {bell.type} without a task does not belong to the queue of an agent")
+    if bell.sender != ORCHESTRATOR or bell.recipient != agent:
+        raise ProtocolViolation(f"a task of {bell.sender!r} for {bell.recipient!r} came to agent {agent!r}")
+    needed = {fields.step(bell.step_id), fields.STATUS}
+    if not needed <= bell.seen.keys() or bell.task.record.agent != agent or bell.task.record.epoch != bell.epoch:
+        raise ProtocolViolation(f"the task for step {bell.step_id!r} does not say which state of it was seen")
+    return Task(
+        request_id=bell.request_id,
+        step_id=bell.step_id,
+        agent=agent,
+        epoch=bell.epoch,
+        record=bell.task.record,
+        seen=bell.seen,
+        fields=bell.task.fields,
+        message_id=bell.id,
+        trace=bell.trace,
+    )

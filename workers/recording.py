@@ -1,0 +1,148 @@
+"""Recording: the one write under the fence that ends an attempt, and the bell that tells of it.
+
+Held until it has landed or is refused: an hour of work is not thrown away because the board is away for a minute.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
+
+from schemas import fields
+from schemas.blackboard import Blackboard, DeadEntry, Write, Written
+from schemas.broker import RESULT_FAILED, RESULT_READY, Broker, to_dead
+from schemas.errors import Unavailable, Undeliverable
+from schemas.messages import AgentMessage, MessageType, message
+from schemas.requests import Role, StepRecord, StepState
+from schemas.results import Failure
+from workers.receiving import ORCHESTRATOR
+
+RETRY_FIRST_MS = 1_000
+RETRY_LAST_MS = 60_000
+
+_T = TypeVar("_T")
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What a worker has while it works on a step: the claim's record and version. The version is the fence."""
+
+    request_id: str
+    step_id: str
+    record: StepRecord
+    version: str
+    cause: str
+    writer: str
+
+
+async def record(
+    board: Blackboard, hold: Hold, puts: Mapping[str, bytes], labels: Mapping[str, str], *, dead: bool = False
+) -> Written | None:
+    """Write the end of an attempt under the fence; None if the hold was lost (a late result changes nothing, and is noted).
+
+    A board that does not answer is asked again, with the same operation id, for as long as it takes.
+    """
+    if dead:
+        await _persist(lambda: board.dead_add(DeadEntry(hold.request_id, hold.step_id, hold.record.epoch)))
+    write = Write(
+        role=Role.WORKER,
+        writer=hold.writer,
+        operation_id=uuid.uuid4().hex,
+        expect={fields.step(hold.step_id): hold.version},
+        put=puts,
+        labels=labels,
+        cause=hold.cause,
+    )
+    outcome = await _persist(lambda: board.write(hold.request_id, write))
+    if isinstance(outcome, Written):
+        return outcome
+    log.warning("late_result_refused", request=hold.request_id, step=hold.step_id, worker=hold.writer)
+    note = Write(
+        role=Role.WORKER,
+        writer=hold.writer,
+        operation_id=uuid.uuid4().hex,
+        labels={"event": "late_result_refused", "step": hold.step_id, "held": hold.version},
+        cause=hold.cause,
+    )
+    await _persist(lambda: board.write(hold.request_id, note))
+    return None
+
+
+def retry_of(held: StepRecord, failure: Failure, *, jitter: random.Random) -> StepRecord:
+    """Return the record of a step that is to be tried again: PENDING, not before a delay that doubles with each attempt.
+
+    The delay is drawn between half and the whole of `RETRY_FIRST_MS * 2 ** (attempt - 1)`, at most `RETRY_LAST_MS`, so that
+    steps that failed together are not tried together.
+    """
+    longest = min(RETRY_LAST_MS, RETRY_FIRST_MS * 2 ** (held.attempt - 1))
+    said = f"{failure.code}: {failure.description}"[:500]
+    return held.model_copy(
+        update={
+            "state": StepState.PENDING,
+            "not_before_ms": int(longest * (0.5 + jitter.random() / 2)),
+            "failure": failure,
+            "first_error": held.first_error or said,
+        }
+    )
+
+
+def handed_back(held: StepRecord) -> StepRecord:
+    """Return the record of a step whose worker goes away: PENDING at once, and the attempt is returned."""
+    return held.model_copy(update={"state": StepState.PENDING, "not_before_ms": 0, "attempt": held.attempt - 1, "worker": None})
+
+
+async def report(broker: Broker, request_id: str, step_id: str, record: StepRecord, version: str, trace: str | None = None) -> None:
+    """Tell the orchestrators that a step has ended, and people where it is a dead letter. Confirmed: the ack comes after it.
+
+    A broker that does not answer is asked again, each time with a new message, for as long as it takes.
+
+    Raises:
+        Undeliverable: nobody has declared the queue of results.
+    """
+    address = RESULT_READY if record.state is StepState.COMPLETED else RESULT_FAILED
+    await _persist(lambda: broker.publish(address, result_bell(request_id, step_id, record, version, trace)))
+    if record.state is StepState.FAILED:
+        await _persist(lambda: _letter(broker, result_bell(request_id, step_id, record, version, trace)))
+
+
+async def _letter(broker: Broker, bell: AgentMessage) -> None:
+    letter = bell.model_copy(update={"recipient": "people"})
+    try:
+        await broker.publish(to_dead(bell.sender), letter)
+    except Undeliverable:
+        await broker.declare_agent(bell.sender)
+        await broker.publish(to_dead(bell.sender), letter)
+
+
+def result_bell(request_id: str, step_id: str, record: StepRecord, version: str, trace: str | None) -> AgentMessage:
+    """Return the RESULT message of an ended step: where to look, and nothing of the result itself."""
+    failure = record.failure
+    return message(
+        MessageType.RESULT_READY if record.state is StepState.COMPLETED else MessageType.RESULT_FAILED,
+        request_id,
+        step_id=step_id,
+        sender=record.agent,
+        recipient=ORCHESTRATOR,
+        content=f"{failure.code}: {failure.description}"[:300] if failure and record.state is StepState.FAILED else "",
+        epoch=record.epoch,
+        seen={fields.step(step_id): version},
+        state=record.state,
+        trace=trace,
+    )
+
+
+async def _persist(call: Callable[[], Awaitable[_T]]) -> _T:
+    async for attempt in AsyncRetrying(
+        retry=retry_if_exception_type(Unavailable), wait=wait_exponential_jitter(initial=0.2, max=5), reraise=True
+    ):
+        with attempt:
+            return await call()
+    raise AssertionError("tenacity either returns or raises")

@@ -1,0 +1,124 @@
+"""Running: the agent in a task of its own, with the step's timeout, the lease renewed meanwhile, and every end caught as a value.
+
+A lost line to a server stops no agent; a lost hold does. Whatever an agent raises, `SystemExit` included, ends this attempt
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from schemas.errors import AgentFailed, BrieflineError, Unavailable
+from schemas.plans import Step
+from schemas.results import AgentResult, Failure, FailureCode, Termination
+from workers.agents.agent import Agent, AgentBrief
+
+_LET_GO_SECONDS = 2.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The agent returned; what it says is not judged yet."""
+
+    result: AgentResult
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The attempt ended without a result."""
+
+    failure: Failure
+    termination: Termination = Termination.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class HoldLost:
+    """Somebody else has the step, or it was ended: the agent was stopped, and nothing is to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """This worker is going away: the agent was stopped, and the step is to be handed back."""
+
+
+Ran: TypeAlias = Returned | Raised | HoldLost | Interrupted
+Renew: TypeAlias = Callable[[], Awaitable[bool]]
+
+
+async def run_agent(agent: Agent, brief: AgentBrief, *, renew: Renew, renew_seconds: float, interrupt: asyncio.Event) -> Ran:
+    """Run one attempt to its end, whatever that is.
+
+    `renew` prolongs the lease and says whether the step is still ours; it is called every `renew_seconds`. `interrupt` is
+    set when the process has no time left.
+    """
+    run = asyncio.create_task(_caught(agent, brief), name=f"agent {agent.name}")
+    renewing = asyncio.create_task(_renew_until_lost(renew, renew_seconds), name="lease")
+    interrupted = asyncio.create_task(interrupt.wait(), name="interrupt")
+    try:
+        await asyncio.wait({run, renewing, interrupted}, timeout=brief.step.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if run.done():
+            return run.result()
+        await _stop(run, agent.name)
+        if run.done() and not run.cancelled() and isinstance(ended := run.result(), Returned) and not renewing.done():
+            return ended
+        if renewing.done():
+            return HoldLost()
+        return Interrupted() if interrupted.done() else _timed_out(brief.step)
+    finally:
+        for task in (run, renewing, interrupted):
+            task.cancel()
+        await asyncio.wait({renewing, interrupted})
+
+
+async def _caught(agent: Agent, brief: AgentBrief) -> Ran:
+    try:
+        return Returned(await agent.run(brief))
+    except AgentFailed as error:
+        return Raised(Failure(code=error.code, description=error.description, retryable=error.retryable))
+    except (Unavailable, ConnectionError, TimeoutError) as error:
+        return Raised(Failure(code=FailureCode.AGENT_ERROR, description=_described(error), retryable=True))
+    except BrieflineError as error:
+        return Raised(Failure(code=FailureCode.AGENT_ERROR, description=_described(error), retryable=error.retryable))
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return Raised(Failure(code=FailureCode.AGENT_ERROR, description="the agent raised CancelledError though nobody cancelled it"))
+    except BaseException as error:  # an agent's SystemExit or KeyboardInterrupt must not end the worker
+        log.warning("agent_raised", agent=agent.name, exc_info=error)
+        return Raised(Failure(code=FailureCode.AGENT_ERROR, description=_described(error)))
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:2000]
+
+
+async def _renew_until_lost(renew: Renew, renew_seconds: float) -> None:
+    """Return once the step is not ours any more. A board that does not answer is no such sign."""
+    while True:
+        await asyncio.sleep(renew_seconds)
+        try:
+            if not await renew():
+                return
+        except Unavailable as error:
+            log.warning("lease_not_renewed", reason=str(error))
+
+
+async def _stop(run: asyncio.Task[Ran], name: str) -> None:
+    """Cancel the agent and wait a little; one that will not let go is left behind, and its place is free."""
+    run.cancel()
+    await asyncio.wait({run}, timeout=_LET_GO_SECONDS)
+    if not run.done():
+        log.error("agent_ignores_cancel", agent=name)
+
+
+def _timed_out(step: Step) -> Raised:
+    failure = Failure(code=FailureCode.TIMEOUT, description=f"no answer within {step.timeout_seconds:g} s")
+    return Raised(failure, Termination.TIMEOUT)

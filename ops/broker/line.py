@@ -106,6 +106,16 @@ async def opened(server: Server, connection: AbstractConnection, *, confirms: bo
     return channel
 
 
+async def close(server: Server, channel: Channel) -> None:
+    """Close a channel.
+
+    Raises:
+        Unavailable: the line is lost, or the deadline has passed.
+    """
+    with translated("closing a channel"):
+        await channel.close(timeout=server.call_timeout_seconds)
+
+
 async def declare(server: Server, channel: Channel, *queues: Queue) -> None:
     """Declare the exchanges, the queues and their bindings; all of it is idempotent.
 

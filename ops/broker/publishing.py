@@ -20,7 +20,7 @@ from aiormq.abc import AbstractConnection
 from aiormq.exceptions import ChannelInvalidStateError, DeliveryError, PublishError
 
 from ops.broker.backoff import delays
-from ops.broker.line import Server, cancelled_by_us, connected, declare, opened, report_mismatch, told, translated, why_closed
+from ops.broker.line import Server, cancelled_by_us, close, connected, declare, opened, report_mismatch, told, why_closed
 from ops.broker.topology import Queue
 from schemas.errors import OutcomeUnknown, Unavailable, Undeliverable, UnsafeServer
 from schemas.messages import CONTENT_TYPE
@@ -157,5 +157,4 @@ class Publisher:
         # A refusal closes the channel that it happened on, so this one is never one that publishes.
         channel = await opened(self._server, connection)
         await declare(self._server, channel, *queues)
-        with translated("closing a channel"):
-            await channel.close(timeout=self._server.call_timeout_seconds)
+        await close(self._server, channel)

@@ -20,8 +20,8 @@ from ops.broker.consuming import RabbitMQConsumer
 from ops.broker.dispatching import Dispatcher
 from ops.broker.line import Server
 from ops.broker.publishing import Publisher
-from ops.broker.topology import DEFAULT_PREFIX, UNREADABLE_KEY, Topology
-from schemas.broker import UNREADABLE_QUEUE, Address, Consumer, Exchange, Handler
+from ops.broker.topology import DEFAULT_PREFIX, UNREADABLE_KEY, Topology, takes
+from schemas.broker import Address, Consumer, Exchange, Handler
 from schemas.errors import Undeliverable
 from schemas.messages import AgentMessage, to_wire
 
@@ -69,7 +69,13 @@ class RabbitMQBroker:
 
     async def publish(self, address: Address, bell: AgentMessage, *, confirm: bool = True) -> None:
         """Hand a message in; see `schemas.broker.Broker.publish`."""
-        await self._publisher.publish(self._topology.full(address.exchange), address.key, to_wire(bell), confirm=confirm)
+        body = to_wire(bell)
+        try:
+            await self._publisher.publish(self._topology.full(address.exchange), address.key, body, confirm=confirm)
+        except Undeliverable:
+            if not await self._restored(address):
+                raise
+            await self._publisher.publish(self._topology.full(address.exchange), address.key, body)
 
     async def declare_agent(self, agent: str) -> None:
         """Make sure that an agent's queues exist.
@@ -113,13 +119,21 @@ class RabbitMQBroker:
                 consumer.refuse()
 
     async def _park(self, message: DeliveredMessage, reason: str, queue: str) -> None:
-        exchange = self._topology.full(Exchange.DEAD)
+        exchange, address = self._topology.full(Exchange.DEAD), Address(Exchange.DEAD, UNREADABLE_KEY)
         properties = _kept(message) | {"headers": _kept_headers(message) | {REASON_HEADER: reason, QUEUE_HEADER: queue}}
         try:
             await self._publisher.publish(exchange, UNREADABLE_KEY, message.body, properties=properties)
-        except Undeliverable:  # somebody deleted the queue
-            await self._publisher.declare(self._topology.queue(UNREADABLE_QUEUE))
+        except Undeliverable:
+            if not await self._restored(address):
+                raise
             await self._publisher.publish(exchange, UNREADABLE_KEY, message.body, properties=properties)
+
+    async def _restored(self, address: Address) -> bool:
+        """Declare again what the fixed topology has for this address, in case that somebody deleted it; whether it has anything."""
+        missing = [queue for queue in self._topology.fixed if any(takes(binding, address) for binding in queue.bindings)]
+        if missing:
+            await self._publisher.declare(*missing)
+        return bool(missing)
 
 
 def _kept(message: DeliveredMessage) -> dict[str, Any]:

@@ -26,28 +26,24 @@ def sections_in_commit_order(view: View, standing: Mapping[str, Standing]) -> li
 
 
 def gaps_of(view: View, outline: Outline, standing: Mapping[str, Standing], *, ended_by: Failure | None = None) -> tuple[Gap, ...]:
-    """Return a gap for every failed step, in plan order, each with the titles of what stopped below it.
+    """Return a gap for every failed step, in plan order, each with what stopped below it.
 
     A stopped step is named once, under the first failure that stopped it. When the request was ended from outside
     (`ended_by`), what never ran and stands below no failure is a gap of its own.
     """
     named: set[str] = set()
     gaps: list[Gap] = []
-    for step, definition in outline.definitions.items():
+    for step in outline.definitions:
         state = standing[step]
         seen = view.step(step)
         if state is Standing.FAILED and seen is not None:
             failure = seen.record.failure or Failure(code="AGENT_ERROR", description="")
             stopped = [below for below in stopped_by(step, outline, standing) if below not in named]
             named.update(stopped)
-            titles = tuple(outline.definitions[below].title for below in stopped)
-            gaps.append(Gap(step=step, title=definition.title, reason=failure.code, description=failure.description, stopped=titles))
+            gaps.append(Gap(step=step, reason=failure.code, description=failure.description, stopped=tuple(stopped)))
     if ended_by is not None:
         open_steps = [step for step in outline.definitions if not standing[step].settled and step not in named]
-        gaps += [
-            Gap(step=step, title=outline.definitions[step].title, reason=ended_by.code, description=ended_by.description)
-            for step in open_steps
-        ]
+        gaps += [Gap(step=step, reason=ended_by.code, description=ended_by.description) for step in open_steps]
     return tuple(gaps)
 
 
@@ -69,10 +65,10 @@ def assemble(
         status = RequestStatus.COMPLETED
     else:
         status = RequestStatus.DEGRADED if sections else RequestStatus.FAILED
-    titles = {step: definition.title for step, definition in outline.definitions.items()} if outline else {}
-    parts = [f"## {_one_line(titles[step])}\n\n{demote_headings(result.summary)}".rstrip() for step, result in sections]
+    titles = {step: _one_line(definition.title) for step, definition in outline.definitions.items()} if outline else {}
+    parts = [f"## {titles[step]}\n\n{demote_headings(result.summary)}".rstrip() for step, result in sections]
     if gaps or cancelled:
-        parts.append(notice(status, gaps, any_section=bool(sections), language=language))
+        parts.append(notice(status, gaps, titles, any_section=bool(sections), language=language))
     return AnswerRecord(status=status, text="\n\n".join(parts), sections=tuple(step for step, _ in sections), gaps=tuple(gaps))
 
 

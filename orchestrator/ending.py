@@ -87,7 +87,7 @@ def refuse_plan(view: View, failure: Failure, *, retention_seconds: int) -> Deci
     if missing := view.missing((fields.CARD,)):
         return Decision(read_more=missing)
     cancelled = failure.code == FailureCode.CANCELLED
-    gaps = () if cancelled else (Gap(step="", title="", reason=failure.code, description=failure.description),)
+    gaps = () if cancelled else (Gap(step="", reason=failure.code, description=failure.description),)
     record = assemble([], None, gaps, language=_language(view), cancelled=cancelled)
     change = _end(view, None, record, {}, retention_seconds=retention_seconds, event=_event_of(record.status), failure=failure)
     return Decision(change=replace(change, details={"reason": failure.description}))
@@ -97,7 +97,7 @@ def refuse_growth(view: View, outline: Outline, failure: Failure, *, retention_s
     """Return the write that ends a request FAILED because steps planned at run time were refused; what runs is fenced off."""
     if missing := view.missing((*full_fields(outline), fields.CARD)):
         return Decision(read_more=missing)
-    gap = Gap(step="", title="", reason=failure.code, description=failure.description)
+    gap = Gap(step="", reason=failure.code, description=failure.description)
     record = assemble([], None, (gap,), language=_language(view))
     puts = _failed(view, standings(view, outline), failure, ready_too=False)
     change = _end(view, outline, record, puts, retention_seconds=retention_seconds, event="further_steps_refused", failure=failure)

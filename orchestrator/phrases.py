@@ -99,8 +99,10 @@ _PHRASES: dict[str, Phrases] = {
 }
 
 
-def notice(status: RequestStatus, gaps: Sequence[Gap], *, any_section: bool, language: Literal["en", "zh"]) -> str:
-    """Return the one paragraph below an answer that is not whole.
+def notice(
+    status: RequestStatus, gaps: Sequence[Gap], titles: Mapping[str, str], *, any_section: bool, language: Literal["en", "zh"]
+) -> str:
+    """Return the one paragraph below an answer that is not whole; `titles` are those of all steps by id.
 
     Five parts: that the above is what is finished; which part is not; why, in plain words with the code; what stopped
     because of it; that a person has to follow up and this is not the full answer.
@@ -111,11 +113,11 @@ def notice(status: RequestStatus, gaps: Sequence[Gap], *, any_section: bool, lan
         sentences.append(phrases.cancelled)
     for gap in gaps:
         why = phrases.codes.get(gap.reason, phrases.unknown_code)
-        if gap.title:
-            sentences.append(phrases.gap.format(title=gap.title, why=why, code=gap.reason))
+        if gap.step:
+            sentences.append(phrases.gap.format(title=titles[gap.step], why=why, code=gap.reason))
         else:
             sentences.append(phrases.failed.format(why=why, code=gap.reason))
         if gap.stopped:
-            sentences.append(phrases.stopped.format(titles=phrases.separator.join(f"“{title}”" for title in gap.stopped)))
+            sentences.append(phrases.stopped.format(titles=phrases.separator.join(f"“{titles[step]}”" for step in gap.stopped)))
     sentences.append(phrases.follow_up)
     return phrases.join.join(sentences)

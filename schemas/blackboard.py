@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from schemas.errors import InvalidValue
-from schemas.limits import MAX_VALUE_BYTES, MAX_WRITE_BYTES, within
+from schemas.fields import step
+from schemas.limits import MAX_VALUE_BYTES, MAX_WRITE_BYTES, MAX_WRITE_FIELDS, within
 from schemas.requests import Role
 
 ABSENT = "0"
@@ -124,7 +125,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Nothing changed: a live lease is on `step`, or the `after` time has not come; try again at `until_ms` (board clock)."""
+    """Nothing changed: a live lease is on `step`, or the `after` time has not come; try again at `until_ms` (board clock).
+
+    Where `after` names a field that is no step's, `step` is that field's name.
+    """
 
     step: str
     until_ms: int
@@ -254,22 +258,23 @@ def check_write(write: Write) -> None:
     """Refuse a write that breaks a limit or names what cannot be, before any I/O.
 
     Raises:
-        LimitExceeded: a value or the whole write is too large.
-        InvalidValue: an empty operation id, an empty field name, a negative length.
+        LimitExceeded: a value or the whole write is too large, or puts too many fields.
+        InvalidValue: a short operation id, an empty field name, a negative length, a lease or an `after` without its field.
     """
     if len(write.operation_id) < 6:
         raise InvalidValue("an operation id has at least 6 characters", path="operation_id")
-    total = 0
+    within(len(write.put), MAX_WRITE_FIELDS, "the write", path="put", unit="fields")
+    total = sum(len(name) + len(text) for name, text in write.labels.items())
     for name, value in write.put.items():
         if not name or "\x00" in name:
             raise InvalidValue(f"{name!r} is no field name", path="put")
         within(len(value), MAX_VALUE_BYTES, "the value", path=name)
         total += len(value)
     within(total, MAX_WRITE_BYTES, "the write", path="put")
-    if write.lease is not None and write.lease.milliseconds <= 0:
-        raise InvalidValue("a lease is longer than 0 ms", path="lease")
-    if write.after is not None and write.after.milliseconds < 0:
-        raise InvalidValue("a length is not negative", path="after")
+    if write.lease is not None and (write.lease.milliseconds <= 0 or step(write.lease.step) not in write.put):
+        raise InvalidValue("a lease is longer than 0 ms, and set by a write that puts its step", path="lease")
+    if write.after is not None and (write.after.milliseconds < 0 or write.expect.get(write.after.field, ABSENT) == ABSENT):
+        raise InvalidValue("a length is not negative, and counted from a field that the write expects", path="after")
     if write.expire_after_seconds is not None and write.expire_after_seconds < 0:
         raise InvalidValue("a length is not negative", path="expire_after_seconds")
 

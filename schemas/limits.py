@@ -10,6 +10,9 @@ MAX_VALUE_BYTES = 256 * 1024
 MAX_WRITE_BYTES = 1024 * 1024
 """All values of one write together."""
 
+MAX_WRITE_FIELDS = 2_000
+"""Fields that one write puts."""
+
 MAX_REQUEST_TEXT_BYTES = 64 * 1024
 """The user's words, as UTF-8."""
 

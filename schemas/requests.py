@@ -122,10 +122,12 @@ class StepRecord(Frozen):
 
 
 class Gap(Frozen):
-    """What the answer does not have: a failed step, and the titles of what stopped because of it."""
+    """What the answer does not have: a failed step, and the steps that stopped because of it.
+
+    `step` is empty where the request as a whole could not be carried out.
+    """
 
     step: str
-    title: str
     reason: str
     """The failure's code."""
     description: str = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas import fields
-from schemas.blackboard import ABSENT, Blackboard, Stored
+from schemas.blackboard import ABSENT, Blackboard, Snapshot, Stored
 from schemas.errors import ProtocolViolation
 from schemas.plans import Step, inputs_of
 from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord

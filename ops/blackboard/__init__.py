@@ -1,0 +1,1 @@
+"""The blackboard's implementations: Redis, and memory for one process."""

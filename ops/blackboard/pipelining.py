@@ -1,0 +1,228 @@
+"""Commands to Redis that are issued while others are on their way leave together, as one pipeline.
+
+Each command keeps its own deadline and its own error, and a waiter that is cancelled disturbs nobody. Whatever was not
+answered when a connection broke is sent again on a new one, within the deadline: only commands that may be sent twice
+belong here. This room knows no command. Called by `ops.blackboard.redis`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import hiredis
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ResponseError
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
+from ops.blackboard.refusals import NO_LINE, Refusal, message_of, refusal_of, translated
+from schemas.errors import InvalidValue, OutcomeUnknown, Unavailable
+
+Argument: TypeAlias = str | bytes | int
+Reply: TypeAlias = Any
+
+MAX_COMMANDS = 128
+"""Commands of one flight: a renewal waits behind no more than these."""
+MAX_FLIGHT_BYTES = 4 * 1024 * 1024
+
+
+class Call:
+    """A command on its way: its bytes, its waiter, its deadline, and whether the server may have seen it."""
+
+    __slots__ = ("deadline", "packed", "reply", "sent")
+
+    def __init__(self, packed: bytes, reply: asyncio.Future[Reply], deadline: float) -> None:
+        self.packed = packed
+        self.reply = reply
+        self.deadline = deadline
+        self.sent = False
+
+
+class Lost(Exception):
+    """A flight that did not come home; what it carried waits in the queue again."""
+
+
+class Pipe:
+    """A queue of commands, and `lanes` that each carry what waits, one flight at a time, over a connection of their own.
+
+    `connect` returns a connection that is ready, `discard` takes one back that is of no use any more, `load` puts the
+    function library on the server. All three may raise what redis-py raises.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[AbstractConnection]],
+        discard: Callable[[AbstractConnection], Awaitable[None]],
+        load: Callable[[AbstractConnection], Awaitable[None]],
+        *,
+        call_timeout_seconds: float,
+        deadline_seconds: float,
+        flight: int = MAX_COMMANDS,
+    ) -> None:
+        self._connect = connect
+        self._discard = discard
+        self._load = load
+        self._call_timeout = call_timeout_seconds
+        self._deadline = deadline_seconds
+        self._flight = flight
+        self._waiting: deque[Call] = deque()
+        self._open: dict[Call, None] = {}
+        self._wanted = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._trouble = ""
+        self.closed = False
+
+    def call(self, *command: Argument, urgent: bool = False) -> asyncio.Future[Reply]:
+        """Send a command; the future has its reply, or an error of `schemas.errors`. `urgent`: before what waits already.
+
+        Raises:
+            InvalidValue: text that UTF-8 cannot hold.
+        """
+        if self.closed:
+            raise Unavailable("the blackboard is closed")
+        try:
+            packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub knows tuples of one item only
+        except UnicodeEncodeError as error:
+            raise InvalidValue(f"a lone surrogate at character {error.start} cannot be stored as UTF-8") from error
+        loop = asyncio.get_running_loop()
+        call = Call(packed, loop.create_future(), loop.time() + self._deadline)
+        self._open[call] = None
+        if urgent:
+            self._waiting.appendleft(call)
+        else:
+            self._waiting.append(call)
+        self._wanted.set()
+        if self._timer is None:
+            self._timer = loop.call_at(call.deadline, self._expire)
+        return call.reply
+
+    async def run_lane(self) -> None:
+        """Carry commands until cancelled. Each lane is a background task of the board."""
+        lane = _Lane()
+        try:
+            while True:
+                await self._wanted.wait()
+                try:
+                    await self._fly(lane)
+                except Lost:
+                    await self._recover(lane)
+        finally:
+            await self._hang_up(lane)
+
+    def close(self) -> None:
+        """End the waiting of everybody who still waits."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in list(self._open):
+            self._fail(call, Unavailable("the blackboard was closed"))
+
+    async def _recover(self, lane: _Lane) -> None:
+        """Fly again, each time later and at a random moment, until a flight comes home (an empty one does)."""
+        again = AsyncRetrying(retry=retry_if_exception_type(Lost), wait=wait_random_exponential(multiplier=0.02, max=1.0))
+        await again(self._fly, lane)
+
+    async def _fly(self, lane: _Lane) -> None:
+        batch = self._boarded()
+        if not batch:
+            return
+        try:
+            refusals = await self._exchange(lane, batch)
+        except (*NO_LINE, ResponseError) as error:
+            self._trouble = message_of(error)
+            await self._hang_up(lane)
+            raise Lost from error
+        except BaseException:  # replies may be under way that are nobody's any more
+            await self._hang_up(lane)
+            raise
+        finally:
+            self._board_again(batch)
+        if Refusal.PASSING in refusals:
+            await self._hang_up(lane)
+            raise Lost
+
+    async def _exchange(self, lane: _Lane, batch: list[Call]) -> set[Refusal]:
+        """Send the batch and hand out the replies; what is to be sent again stays open. Returns why."""
+        refusals: set[Refusal] = set()
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._call_timeout) as limit:
+            if lane.connection is None:
+                lane.connection = await self._connect()
+            for call in batch:
+                call.sent = True
+            await lane.connection.send_packed_command([call.packed for call in batch], check_health=False)
+            for call in batch:
+                try:
+                    reply = await lane.connection.read_response(disable_decoding=True, timeout=math.inf)
+                except ResponseError as error:
+                    refusals.add(self._refused(call, error))
+                    continue
+                if not call.reply.done():
+                    call.reply.set_result(reply)
+                self._open.pop(call, None)
+                limit.reschedule(loop.time() + self._call_timeout)
+            if Refusal.UNLOADED in refusals:
+                await self._load(lane.connection)
+        return refusals
+
+    def _refused(self, call: Call, error: ResponseError) -> Refusal:
+        refusal = refusal_of(error)
+        if refusal is Refusal.FINAL:
+            self._fail(call, translated(error))
+        self._trouble = message_of(error)
+        return refusal
+
+    def _board_again(self, batch: list[Call]) -> None:
+        """Put what was not answered back at the head of the queue, in its order."""
+        again = [call for call in batch if call in self._open]
+        self._waiting.extendleft(reversed(again))
+        if again:
+            self._wanted.set()
+
+    def _boarded(self) -> list[Call]:
+        """Take what goes with the next flight; nobody waits any more for what was cancelled or has run out of time."""
+        batch: list[Call] = []
+        size = 0
+        while self._waiting and len(batch) < self._flight and size < MAX_FLIGHT_BYTES:
+            call = self._waiting.popleft()
+            if call.reply.done():
+                self._open.pop(call, None)
+                continue
+            batch.append(call)
+            size += len(call.packed)
+        if not self._waiting:
+            self._wanted.clear()
+        return batch
+
+    async def _hang_up(self, lane: _Lane) -> None:
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            await self._discard(connection)
+
+    def _expire(self) -> None:
+        """End the waiting of commands whose deadline has passed, and look again when the next one's does."""
+        loop = asyncio.get_running_loop()
+        now, self._timer = loop.time(), None
+        for call in [call for call in self._open if call.deadline <= now]:
+            what = OutcomeUnknown if call.sent else Unavailable
+            trouble = f": {self._trouble}" if self._trouble else ""
+            self._fail(call, what(f"Redis gave no answer within {self._deadline:g} s{trouble}"))
+        if self._open:
+            self._timer = loop.call_at(min(call.deadline for call in self._open), self._expire)
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        self._open.pop(call, None)
+        if not call.reply.done():
+            call.reply.set_exception(error)
+
+
+class _Lane:
+    """The connection of one lane."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self) -> None:
+        self.connection: AbstractConnection | None = None

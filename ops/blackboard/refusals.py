@@ -1,0 +1,49 @@
+"""What Redis says when it does not do what was asked, in the words of `schemas.errors`. Called by `ops.blackboard.pipelining`."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import redis.exceptions as redis_errors
+
+from schemas.errors import BoardOutOfMemory, BrieflineError, Unreadable, UnsafeServer
+
+NO_LINE = (redis_errors.ConnectionError, redis_errors.TimeoutError, TimeoutError, OSError)
+"""The connection is of no use any more; what was sent on it may have taken effect."""
+
+_PASSING = ("READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "MISCONF", "NOREPLICAS", "UNBLOCKED", "BUSY ")
+_UNLOADED = "Function not found"
+
+
+class Refusal(Enum):
+    """What to do about an error that Redis answered."""
+
+    PASSING = "try again, on a new connection"
+    UNLOADED = "load the function library and try again"
+    FINAL = "tell the caller"
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Say what an error reply calls for. None of the refused commands has changed anything."""
+    text = message_of(error)
+    if _UNLOADED in text:
+        return Refusal.UNLOADED
+    passing = (redis_errors.ReadOnlyError, redis_errors.TryAgainError, redis_errors.MasterDownError, redis_errors.ClusterDownError)
+    return Refusal.PASSING if isinstance(error, passing) or text.startswith(_PASSING) else Refusal.FINAL
+
+
+def translated(error: Exception) -> BrieflineError:
+    """Return the error for the caller."""
+    text = message_of(error)
+    if isinstance(error, redis_errors.OutOfMemoryError) or text.startswith("OOM"):
+        return BoardOutOfMemory("Redis is at its maxmemory and refuses the write; nothing was changed")
+    if "WRONGTYPE" in text:
+        return Unreadable(f"a key of the blackboard holds another kind of value than it should: {text}")
+    if " script: " in text:
+        return Unreadable(f"what Redis holds of this request is damaged: {text}")
+    return UnsafeServer(f"Redis refuses the blackboard's command: {text}")
+
+
+def message_of(error: Exception) -> str:
+    """Return the text of an error reply, or the kind of an error that has none."""
+    return str(error) or type(error).__name__

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -241,15 +242,34 @@ def shipped_teams() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg))
 
 
-def load_team(name: str) -> Team:
+def load_team(name: str, **options: object) -> Team:
     """Load a shipped team by its name, or any team as `package.module:attribute`.
 
     The attribute may also be a function without parameters that returns a team, or a module that holds a team of its own name.
+    `options` go to the function `make_team` that stands beside the team (for the shipped ones: `scenario`, `model`, `today`).
 
     Raises:
-        NotFound: no such team, module or attribute.
+        NotFound: no such team, module or attribute, or options for a team that takes none.
         InvalidTeam: what stands there is no team, or one that does not fit together.
     """
+    module, attribute = _module_of(name)
+    found = getattr(module, attribute, None)
+    if found is None and hasattr(module, "__path__") and importlib.util.find_spec(f"{module.__name__}.{attribute}") is not None:
+        found = importlib.import_module(f"{module.__name__}.{attribute}")
+    if isinstance(found, ModuleType):
+        module, found = found, getattr(found, attribute, None)
+    if options:
+        made = _made_with_options(module, options)
+    elif found is None:
+        raise NotFound(f"module {module.__name__!r} has no {attribute!r}", path="team")
+    else:
+        made = found() if callable(found) and not isinstance(found, Team) else found
+    if not isinstance(made, Team):
+        raise InvalidTeam(f"{name!r} is a {type(made).__name__}, not a Team", path="team")
+    return made
+
+
+def _module_of(name: str) -> tuple[ModuleType, str]:
     module_name, colon, attribute = name.partition(":")
     if not colon:
         if name not in shipped_teams():
@@ -258,23 +278,21 @@ def load_team(name: str) -> Team:
                 path="team",
             )
         module_name, attribute = f"{_SHIPPED}.{name}.team", "team"
+    if not (attribute.isidentifier() and all(part.isidentifier() for part in module_name.split("."))):
+        raise NotFound(f"{name!r} is not of the form package.module:attribute", path="team")
     try:
-        module = importlib.import_module(module_name)
+        return importlib.import_module(module_name), attribute
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise  # the module is there, and something that it needs is not
         raise NotFound(f"there is no module {error.name!r} (of team {name!r})", path="team") from error
-    found = _attribute(module, attribute)
-    if found is None:
-        raise NotFound(f"module {module_name!r} has no {attribute!r}", path="team")
-    made = found() if callable(found) and not isinstance(found, Team) else found
-    if not isinstance(made, Team):
-        raise InvalidTeam(f"{name!r} is a {type(made).__name__}, not a Team", path="team")
-    return made
 
 
-def _attribute(module: ModuleType, attribute: str) -> Any:
-    found = getattr(module, attribute, None)
-    if found is None and hasattr(module, "__path__") and importlib.util.find_spec(f"{module.__name__}.{attribute}") is not None:
-        found = importlib.import_module(f"{module.__name__}.{attribute}")
-    return getattr(found, attribute, None) if isinstance(found, ModuleType) else found
+def _made_with_options(module: ModuleType, options: Mapping[str, object]) -> Any:
+    make = getattr(module, "make_team", None)
+    if not callable(make):
+        raise NotFound(f"module {module.__name__!r} has no make_team, so its team takes no options", path="team")
+    unknown = [name for name in options if name not in inspect.signature(make).parameters]
+    if unknown:
+        raise NotFound(f"{module.__name__}.make_team has no option {', '.join(unknown)}", path="team")
+    return make(**options)

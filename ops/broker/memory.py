@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -260,7 +260,7 @@ class MemoryBroker:
         if gone is None:
             return
         gone.deleted = True
-        if gone.consumers or gone.declaration in self._topology.fixed:
+        if gone.consumers or any(queue == fixed.name for fixed in self._topology.fixed):
             anew = self._declare(gone.declaration)
             anew.consumers = gone.consumers
             for consumer in anew.consumers:
@@ -316,7 +316,10 @@ class MemoryBroker:
         self.hand_out(queue)
 
     def _declare(self, declaration: Queue) -> _StoredQueue:
-        return self._queues.setdefault(declaration.name, _StoredQueue(declaration))
+        queue = self._queues.setdefault(declaration.name, _StoredQueue(declaration))
+        bindings = dict.fromkeys((*queue.declaration.bindings, *declaration.bindings))
+        queue.declaration = replace(queue.declaration, bindings=tuple(bindings))
+        return queue
 
     def _later(self, action: Callable[[], None]) -> None:
         def run() -> None:

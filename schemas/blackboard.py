@@ -6,7 +6,7 @@ Values are opaque bytes here; the records in them are read by whoever knows the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -197,7 +197,7 @@ class Blackboard(Protocol):
         """Return the events after a position, oldest first."""
         ...
 
-    def watch(self, request_id: str, after: int = 0) -> AsyncIterator[Event]:
+    def watch(self, request_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield events after a position as they come, without end and without polling. Close it when done."""
         ...
 

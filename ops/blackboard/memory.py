@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -130,7 +130,7 @@ class MemoryBlackboard:
         """See `Blackboard.events`."""
         return self._find(request_id, self._now()).events[max(0, after) :]
 
-    async def watch(self, request_id: str, after: int = 0) -> AsyncIterator[Event]:
+    async def watch(self, request_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """See `Blackboard.watch`."""
         wake = asyncio.Event()
         watchers = self._watchers.setdefault(request_id, set())

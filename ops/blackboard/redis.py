@@ -8,7 +8,7 @@ nothing: the rules stand in `functions.lua`. Called by the wiring, through the p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -211,7 +211,7 @@ class RedisBlackboard:
                 return found
             after = found[-1].position
 
-    async def watch(self, request_id: str, after: int = 0) -> AsyncIterator[Event]:
+    async def watch(self, request_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """See `Blackboard.watch`. It outlasts an absence of the server."""
         check_request_id(request_id)
         async with self._hints.of(events_key(self._prefix, request_id)) as wake:

@@ -1,0 +1,75 @@
+"""The embedded runtime: board, broker, orchestrator and worker in one process, with no server.
+
+For notebooks, tests and the demo. The orchestrator and worker are the same code as on servers.
+
+    async with embedded(team) as runtime:
+        answer = await runtime.ask("...")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from ops.blackboard.memory import MemoryBlackboard
+from ops.broker.memory import MemoryBroker
+from ops.client import Client
+from ops.producer import Accepted
+from ops.reporting import Report
+from orchestrator.orchestrator import Orchestrator
+from schemas.blackboard import Blackboard
+from schemas.broker import Broker
+from workers.team import Team
+from workers.worker import Worker
+
+
+class Runtime(Client):
+    """A client whose team is at hand, so that it need not be named in each call."""
+
+    def __init__(self, board: Blackboard, broker: Broker, team: Team) -> None:
+        super().__init__(board, broker)
+        self.team = team
+        self.board = board
+        self.broker = broker
+
+    async def ask(self, text: str, *, constraints: Mapping[str, object] | None = None, deadline_seconds: float | None = None) -> Report:
+        """Submit a request, wait until it is over, and return its report: answer, steps, facts, briefs, events.
+
+        Raises:
+            Refused: bad input; see `ops.producer.submit`.
+        """
+        accepted = await self.submit(self.team, text, constraints=constraints, deadline_seconds=deadline_seconds)
+        return await self.result(accepted)
+
+    async def result(self, accepted: Accepted | str) -> Report:
+        """Wait until a request is over, and return its report."""
+        request_id = accepted if isinstance(accepted, str) else accepted.request_id
+        await self.wait(request_id)
+        return await self.show(request_id)
+
+    async def show(self, request_id: str, team: Team | None = None) -> Report:
+        """Return everything that can be said of a request."""
+        return await super().show(request_id, team or self.team)
+
+
+@asynccontextmanager
+async def embedded(team: Team, *, concurrency: int = 8, workers: int = 1, lease_seconds: float = 5.0) -> AsyncIterator[Runtime]:
+    """Run a team in this process until the context is left; what then still runs is stopped, and gone with it."""
+    async with MemoryBlackboard(lease_seconds=lease_seconds) as board, MemoryBroker() as broker, asyncio.TaskGroup() as group:
+        stop = asyncio.Event()
+        ready: list[asyncio.Event] = []
+
+        def start(serve: Orchestrator | Worker) -> None:
+            ready.append(asyncio.Event())
+            group.create_task(serve.run(ready=ready[-1], stop=stop), name=serve.name)
+
+        start(Orchestrator(board, broker))
+        for _ in range(workers):
+            start(Worker(board, broker, team, concurrency=concurrency, lease_seconds=lease_seconds, grace_seconds=0.0))
+        for event in ready:
+            await event.wait()
+        try:
+            yield Runtime(board, broker, team)
+        finally:
+            stop.set()

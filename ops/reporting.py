@@ -1,0 +1,260 @@
+"""Reports: everything that can be said of one request, folded from its events. Pure; shown by the CLI, returned by the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orchestrator.scheduling import standings
+from orchestrator.views import View, outlined
+from schemas import fields
+from schemas.blackboard import Event, Stored, fold
+from schemas.briefs import Brief
+from schemas.codec import Json
+from schemas.errors import NotFound, ProtocolViolation
+from schemas.facts import Fact
+from schemas.plans import Step
+from schemas.requests import AnswerRecord, Gap, RequestRecord, RequestStatus, StatusRecord, StepRecord
+from schemas.results import AgentResult, Failure, Usage
+from workers.agents.agent import AgentBrief
+from workers.preparing import brief_of, material_of
+from workers.team import Team
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One step: how it stands (derived states included), its record and result, and how long its last attempt took."""
+
+    step: Step
+    state: str
+    record: StepRecord
+    result: AgentResult | None
+    duration_ms: int | None
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it is FAILED."""
+        return self.record.failure if self.state == "FAILED" else None
+
+
+@dataclass(frozen=True, slots=True)
+class BriefReport:
+    """A brief rebuilt from the board as it was at the claim. `as_given` compares it with the hash kept beside the result.
+
+    `as_given` is None where no result was kept; False says that the team's code has changed since.
+    """
+
+    brief: Brief
+    facts: tuple[str, ...]
+    as_given: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One request as it is: answer, steps in plan order, facts with sources, gaps, briefs, usage and every event."""
+
+    request: RequestRecord
+    status: RequestStatus
+    answer: str
+    steps: tuple[StepReport, ...]
+    facts: tuple[tuple[str, Fact], ...]
+    gaps: tuple[Gap, ...]
+    briefs: tuple[BriefReport, ...]
+    events: tuple[Event, ...]
+    failure: Failure | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The request's id."""
+        return self.request.id
+
+    @property
+    def text(self) -> str:
+        """The answer's text; empty as long as there is none."""
+        return self.answer
+
+    @property
+    def usage(self) -> Usage:
+        """What all kept results used."""
+        return sum((step.result.usage for step in self.steps if step.result), Usage())
+
+    def step(self, step_id: str) -> StepReport:
+        """Return one step.
+
+        Raises:
+            NotFound: the plan has no such step.
+        """
+        for each in self.steps:
+            if each.step.id == step_id:
+                return each
+        known = ", ".join(each.step.id for each in self.steps)
+        raise NotFound(f"the plan has no step {step_id!r}; it has: {known or 'none yet'}", path="step")
+
+    def as_json(self, *, timeline: bool = False) -> dict[str, Json]:
+        """Return the report as the JSON object that the command line prints."""
+        shape = {
+            "request_id": self.request_id,
+            "status": self.status.value,
+            "answer": self.answer,
+            "steps": [_step_json(each) for each in self.steps],
+            "facts": [_fact_json(step, fact) for step, fact in self.facts],
+            "gaps": [{"step": gap.step, "reason": gap.reason, "stopped": list(gap.stopped)} for gap in self.gaps],
+            "briefs": [_brief_json(each) for each in self.briefs],
+            "usage": {
+                "model_calls": self.usage.model_calls,
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+            },
+            "events": len(self.events),
+        }
+        return {**shape, "timeline": [_event_json(event) for event in self.events]} if timeline else shape
+
+
+def report(request_id: str, events: Sequence[Event], team: Team | None = None) -> Report:
+    """Fold a request's events into a report; with its team's code the briefs are rebuilt too.
+
+    Raises:
+        NotFound: the board has no such request.
+    """
+    state = fold(events)
+    if fields.REQUEST not in state or fields.STATUS not in state:
+        raise NotFound(f"the board has no request {request_id!r}: never opened, or past its retention", path="request")
+    status = StatusRecord.from_json(state[fields.STATUS].value)
+    view = outlined(View(request_id, events[-1].at_ms, events[-1].position, state, frozenset(state)))
+    steps = _steps(view, events, over=status.status.over)
+    answer = AnswerRecord.from_json(state[fields.ANSWER].value) if fields.ANSWER in state and status.status.over else None
+    return Report(
+        request=RequestRecord.from_json(state[fields.REQUEST].value),
+        status=status.status,
+        answer=answer.text if answer else "",
+        steps=steps,
+        facts=tuple(
+            (each.step.id, fact)
+            for each in steps
+            if each.result is not None and each.result.completed and each.state == "COMPLETED"
+            for fact in each.result.facts
+        ),
+        gaps=answer.gaps if answer else (),
+        briefs=_briefs(steps, events, team) if team is not None else (),
+        events=tuple(events),
+        failure=status.failure,
+    )
+
+
+def _steps(view: View, events: Sequence[Event], *, over: bool) -> tuple[StepReport, ...]:
+    outline = view.outline
+    if outline is None:
+        return ()
+    standing = standings(view, outline)
+    reports = []
+    for step, definition in outline.definitions.items():
+        seen = view.step(step)
+        if seen is None:
+            continue
+        state = standing[step]
+        shown = "SKIPPED" if over and not state.settled else state.value
+        reports.append(StepReport(definition, shown, seen.record, view.result(step), _duration_ms(step, events)))
+    return tuple(reports)
+
+
+def _duration_ms(step_id: str, events: Sequence[Event]) -> int | None:
+    """From the last claim of a step to the write that ended it; None while it runs, or where it never did."""
+    claimed: int | None = None
+    took: int | None = None
+    for event in events:
+        if fields.step(step_id) in event.put:
+            if event.labels.get("event") == "step_claimed":
+                claimed, took = event.at_ms, None
+            elif claimed is not None and took is None:
+                took = event.at_ms - claimed
+    return took
+
+
+def _briefs(steps: Sequence[StepReport], events: Sequence[Event], team: Team) -> tuple[BriefReport, ...]:
+    reports = []
+    for each in steps:
+        position = _claimed_at(each, events)
+        if position is None:
+            continue
+        built = brief_at(each.step.id, events, position, team)
+        if isinstance(built, Failure):
+            continue
+        kept = each.result.made_with if each.result is not None else None
+        as_given = None if kept is None else kept.brief_sha256 == built.brief.sha256
+        reports.append(BriefReport(built.brief, tuple(built.facts), as_given))
+    return tuple(reports)
+
+
+def _claimed_at(each: StepReport, events: Sequence[Event]) -> int | None:
+    if each.result is not None and each.result.made_with is not None:
+        return each.result.made_with.position
+    name = fields.step(each.step.id)
+    claims = (event.position for event in reversed(events) if event.labels.get("event") == "step_claimed" and name in event.put)
+    return next(claims, None)
+
+
+def brief_at(step_id: str, events: Sequence[Event], position: int, team: Team) -> AgentBrief | Failure:
+    """Rebuild a step's brief from the board as it was at an event position, with the team's code as it is now.
+
+    Raises:
+        NotFound: the step did not exist then.
+    """
+    state: Mapping[str, Stored] = fold(event for event in events if event.position <= position)
+    try:
+        material = material_of(step_id, state, position)
+    except ProtocolViolation as error:
+        raise NotFound(f"step {step_id!r} had not been planned at event {position}", path="step") from error
+    return brief_of(material, attempt=1, phrases=team.phrases, limits=team.limits)
+
+
+def _step_json(each: StepReport) -> dict[str, Json]:
+    usage = each.result.usage if each.result else Usage()
+    termination = each.result.termination.value if each.result else None
+    shape: dict[str, Json] = {
+        "id": each.step.id,
+        "agent": each.step.agent,
+        "title": each.step.title,
+        "state": each.state,
+        "epoch": each.record.epoch,
+        "attempt": each.record.attempt,
+        "termination": termination,
+        "duration_ms": each.duration_ms,
+        "model_calls": usage.model_calls,
+        "tool_calls": usage.tool_calls,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+    if each.failure is not None:
+        shape["failure"] = {"code": each.failure.code, "description": each.failure.description}
+    return shape
+
+
+def _fact_json(step: str, fact: Fact) -> dict[str, Json]:
+    source = {"tool": fact.provenance.tool, "path": fact.provenance.path, "call_id": fact.provenance.call_id}
+    return {"step": step, "key": fact.key, "value": fact.value, "source": source}
+
+
+def _brief_json(each: BriefReport) -> dict[str, Json]:
+    manifest = each.brief.manifest
+    return {
+        "step": each.brief.step_id,
+        "facts": list(each.facts),
+        "left_out": [left.model_dump(mode="json") for left in manifest.left_out],
+        "characters": manifest.characters,
+        "tokens": manifest.tokens,
+        "sha256": each.brief.sha256,
+        "as_given": each.as_given,
+    }
+
+
+def _event_json(event: Event) -> dict[str, Json]:
+    at = datetime.fromtimestamp(event.at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {
+        "position": event.position,
+        "at": at,
+        "writer": event.writer,
+        "cause": event.cause,
+        "fields": sorted(event.put),
+        **{key: value for key, value in event.labels.items() if key not in ("position", "at", "writer", "cause", "fields")},
+    }

@@ -1,0 +1,80 @@
+"""A TCP line to a server that a test can cut, or on which the server's words get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
+
+
+class Proxy:
+    """A line to the server at `url`, through a port of its own. `deaf`: what the server says is thrown away."""
+
+    def __init__(self, url: str, port: int = 0) -> None:
+        self._parts = urlsplit(url)
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._lines: set[asyncio.Task[None]] = set()
+        self.deaf = False
+
+    @property
+    def url(self) -> str:
+        """Where clients go."""
+        user = f"{self._parts.username}:{self._parts.password}@"
+        return self._parts._replace(netloc=f"{user}127.0.0.1:{self._port}").geturl()
+
+    async def listen(self) -> None:
+        """Take connections from now on."""
+        self._server = await asyncio.start_server(self._on_client, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        """Break every line."""
+        for line in list(self._lines):
+            line.cancel()
+        await asyncio.gather(*self._lines, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Break every line and take no more."""
+        if self._server is not None:
+            self._server.close()
+        await self.cut()
+
+    async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._lines.add(task)
+        try:
+            with suppress(OSError, asyncio.CancelledError):
+                await self._join(reader, writer)
+        finally:
+            self._lines.discard(task)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port or 5672)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, far_writer, from_server=False))
+                group.create_task(self._pump(far_reader, writer, from_server=True))
+        finally:
+            writer.transport.abort()
+            far_writer.transport.abort()
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, from_server: bool) -> None:
+        while data := await source.read(65536):
+            if not (from_server and self.deaf):
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+
+@asynccontextmanager
+async def proxied(url: str) -> AsyncIterator[Proxy]:
+    """A listening proxy."""
+    proxy = Proxy(url)
+    await proxy.listen()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()

@@ -70,11 +70,11 @@ class Constraint:
 
     def _checked(self, value: object) -> Scalar:
         path = f"constraints.{self.name}"
-        refuse_unsafe(value, path)
         kinds: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
         if isinstance(value, str) and self.type != "text":
             value = _from_text(value.strip(), self.type)
         is_boolean = isinstance(value, bool)
+        refuse_unsafe(value, path)  # text may have become a number that JSON cannot hold
         if not isinstance(value, kinds[self.type]) or is_boolean != (self.type == "boolean"):
             raise InvalidValue(f"must be {self.type}", path=path)
         if isinstance(value, str):
@@ -211,18 +211,17 @@ def _record(constraint: Constraint, text: str, given: Mapping[str, object]) -> C
 def _by_name(agents: Iterable[Agent], model: Model | None, clock: Callable[[], datetime]) -> dict[str, Agent]:
     found: dict[str, Agent] = {}
     for index, agent in enumerate(agents):
-        if not isinstance(getattr(agent, "name", None), str) or not hasattr(agent, "card"):
-            raise InvalidTeam("an agent is a Specialist or a BlackBox; wrap a function in BlackBox(name, function)", path=f"agents.{index}")
-        if agent.name in found:
-            raise InvalidTeam(f"agent {agent.name!r} is there twice", path=f"agents.{index}.name")
+        try:
+            name = agent.card.name
+        except (AttributeError, ValidationError) as error:
+            said = first_problem(error) if isinstance(error, ValidationError) else "wrap a function in BlackBox(name, function)"
+            raise InvalidTeam(f"an agent is a Specialist or a BlackBox with a name; {said}", path=f"agents.{index}") from error
+        if name in found:
+            raise InvalidTeam(f"agent {name!r} is there twice", path=f"agents.{index}.name")
         if isinstance(agent, Specialist):
             agent = agent.completed_with(model, clock)
             if agent.model is None:
-                raise InvalidTeam(f"specialist {agent.name!r} has no model, and the team names none", path=f"agents.{agent.name}.model")
-        try:
-            _ = agent.card
-        except ValidationError as error:
-            raise InvalidTeam(first_problem(error), path=f"agents.{index}") from error
+                raise InvalidTeam(f"specialist {name!r} has no model, and the team names none", path=f"agents.{name}.model")
         found[agent.name] = agent
     return found
 

@@ -98,16 +98,23 @@ class Tool:
             raise InvalidTeam(f"the annotations of tool {self.name!r} cannot be read: {error}", path=f"tools.{self.name}") from error
 
     @cached_property
+    def _signature(self) -> inspect.Signature:
+        try:
+            return inspect.signature(self.function)
+        except (TypeError, ValueError) as error:
+            raise InvalidTeam(f"the parameters of tool {self.name!r} cannot be read: {error}", path=f"tools.{self.name}") from error
+
+    @cached_property
     def takes_context(self) -> bool:
         """Whether the function's first parameter is a `ToolContext`."""
-        first = next(iter(inspect.signature(self.function).parameters), None)
+        first = next(iter(self._signature.parameters), None)
         return first is not None and self._hints.get(first) is ToolContext
 
     @cached_property
     def parameters(self) -> type[BaseModel]:
         """A model of what the function may be called with."""
         fields: dict[str, Any] = {}
-        for index, parameter in enumerate(inspect.signature(self.function).parameters.values()):
+        for index, parameter in enumerate(self._signature.parameters.values()):
             if index == 0 and self.takes_context:
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):

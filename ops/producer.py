@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import structlog
 
 from ops.settings import load_settings
-from ops.wiring import connected
+from ops.wiring import connected, team_of
 from orchestrator.judging import ORCHESTRATOR
 from schemas import codec, fields
 from schemas.blackboard import ABSENT, Blackboard, Conflict, Write
@@ -27,7 +27,7 @@ from schemas.errors import BrieflineError, InvalidValue, KeyReused, Unavailable,
 from schemas.limits import MAX_REQUEST_TEXT_BYTES, within
 from schemas.messages import MessageType, message
 from schemas.requests import ConstraintRecord, RequestRecord, RequestStatus, Role, StatusRecord, request_id
-from workers.team import Team, load_team
+from workers.team import Team
 
 OPENING_MS = 60_000
 """How long an opening may take before the sweeper forgets a request that was announced and never opened."""
@@ -145,7 +145,7 @@ async def main(text: str) -> None:
     """Submit one request to the servers and team of the settings, and print its id."""
     settings = load_settings()
     async with connected(settings) as (board, broker):
-        accepted = await submit(board, broker, load_team(settings.team), text, tenant=settings.tenant)
+        accepted = await submit(board, broker, team_of(settings), text, tenant=settings.tenant)
         print(accepted.request_id)
 
 

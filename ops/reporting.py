@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from orchestrator.scheduling import standings
@@ -124,7 +125,7 @@ def report(request_id: str, events: Sequence[Event], team: Team | None = None) -
     view = outlined(View(request_id, events[-1].at_ms, events[-1].position, state, frozenset(state)))
     steps = _steps(view, events, over=status.status.over)
     answer = AnswerRecord.from_json(state[fields.ANSWER].value) if fields.ANSWER in state and status.status.over else None
-    return Report(
+    without_briefs = Report(
         request=RequestRecord.from_json(state[fields.REQUEST].value),
         status=status.status,
         answer=answer.text if answer else "",
@@ -136,10 +137,11 @@ def report(request_id: str, events: Sequence[Event], team: Team | None = None) -
             for fact in each.result.facts
         ),
         gaps=answer.gaps if answer else (),
-        briefs=_briefs(steps, events, team) if team is not None else (),
+        briefs=(),
         events=tuple(events),
         failure=status.failure,
     )
+    return without_briefs if team is None else replace(without_briefs, briefs=_briefs(without_briefs, team))
 
 
 def _steps(view: View, events: Sequence[Event], *, over: bool) -> tuple[StepReport, ...]:
@@ -171,19 +173,31 @@ def _duration_ms(step_id: str, events: Sequence[Event]) -> int | None:
     return took
 
 
-def _briefs(steps: Sequence[StepReport], events: Sequence[Event], team: Team) -> tuple[BriefReport, ...]:
-    reports = []
-    for each in steps:
-        position = _claimed_at(each, events)
-        if position is None:
-            continue
-        built = brief_at(each.step.id, events, position, team)
-        if isinstance(built, Failure):
-            continue
-        kept = each.result.made_with if each.result is not None else None
-        as_given = None if kept is None else kept.brief_sha256 == built.brief.sha256
-        reports.append(BriefReport(built.brief, tuple(built.facts), as_given))
-    return tuple(reports)
+def _briefs(report: Report, team: Team) -> tuple[BriefReport, ...]:
+    """The briefs of all steps that were given one."""
+    found = []
+    for each in report.steps:
+        with suppress(NotFound):
+            found.append(brief_report(report, each.step.id, team))
+    return tuple(found)
+
+
+def brief_report(report: Report, step_id: str, team: Team) -> BriefReport:
+    """Rebuild one step's brief as of its last claim.
+
+    Raises:
+        NotFound: no such step, it was never claimed, or no brief could be built for it.
+    """
+    each = report.step(step_id)
+    position = _claimed_at(each, report.events)
+    if position is None:
+        raise NotFound(f"step {step_id!r} was never claimed, so nobody was given a brief ({each.state})", path="step")
+    built = brief_at(step_id, report.events, position, team)
+    if isinstance(built, Failure):
+        raise NotFound(f"step {step_id!r} was given no brief: {built.code}: {built.description}", path="step")
+    kept = each.result.made_with if each.result is not None else None
+    as_given = None if kept is None else kept.brief_sha256 == built.brief.sha256
+    return BriefReport(built.brief, tuple(built.facts), as_given)
 
 
 def _claimed_at(each: StepReport, events: Sequence[Event]) -> int | None:

@@ -1,4 +1,4 @@
-"""Wiring: settings turned into connected parts. The one place where a process learns which servers it talks to."""
+"""Wiring: settings turned into connected parts. The one place where a process learns which servers and model it talks to."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from contextlib import asynccontextmanager
 from ops.blackboard.redis import RedisBlackboard
 from ops.broker.rabbitmq import RabbitMQBroker
 from ops.settings import Settings
+from workers.agents.models import OpenAICompatible
+from workers.team import Team, load_team
 
 
-@asynccontextmanager
-async def connected(settings: Settings) -> AsyncIterator[tuple[RedisBlackboard, RabbitMQBroker]]:
-    """Connect blackboard and broker as the settings say.
-
-    Raises:
-        Unavailable: a server is not there.
-        UnsafeServer: Redis could drop state.
-    """
-    board = RedisBlackboard(
+def board_of(settings: Settings) -> RedisBlackboard:
+    """Return the blackboard of the settings, to be entered with `async with`."""
+    return RedisBlackboard(
         settings.redis_url,
         prefix=settings.key_prefix,
         call_timeout_seconds=settings.call_timeout_seconds,
@@ -26,6 +22,45 @@ async def connected(settings: Settings) -> AsyncIterator[tuple[RedisBlackboard, 
         pool_size=settings.pool_size,
         lease_seconds=settings.lease_seconds,
     )
-    broker = RabbitMQBroker(settings.rabbitmq_url, prefix=settings.topology_prefix, call_timeout_seconds=settings.call_timeout_seconds)
-    async with board, broker:
+
+
+def broker_of(settings: Settings, instance: str = "briefline") -> RabbitMQBroker:
+    """Return the broker of the settings, to be entered with `async with`; `instance` names the process in RabbitMQ's lists."""
+    return RabbitMQBroker(
+        settings.rabbitmq_url,
+        prefix=settings.topology_prefix,
+        instance=instance,
+        call_timeout_seconds=settings.call_timeout_seconds,
+    )
+
+
+@asynccontextmanager
+async def connected(settings: Settings, instance: str = "briefline") -> AsyncIterator[tuple[RedisBlackboard, RabbitMQBroker]]:
+    """Connect blackboard and broker as the settings say.
+
+    Raises:
+        Unavailable: Redis is not there.
+        UnsafeServer: Redis could drop state.
+    """
+    async with board_of(settings) as board, broker_of(settings, instance) as broker:
         yield board, broker
+
+
+def team_of(settings: Settings, name: str | None = None) -> Team:
+    """Load a team with the model and scenario of the settings; without them, as the team itself chooses.
+
+    Raises:
+        NotFound: no such team, or it takes no such options.
+        InvalidTeam: what is there does not fit together.
+    """
+    options: dict[str, object] = {}
+    if settings.scenario:
+        options["scenario"] = settings.scenario
+    if settings.model_base_url:
+        options["model"] = OpenAICompatible(
+            base_url=settings.model_base_url,
+            name=settings.model_name,
+            api_key=settings.model_api_key.get_secret_value() or "none",
+            timeout_seconds=settings.model_timeout_seconds,
+        )
+    return load_team(name or settings.team, **options)

@@ -100,6 +100,10 @@ class Worker:
             await self._drain(queues)
         log.info("worker_stopped", name=self.name)
 
+    def hand_back(self) -> None:
+        """Stop the agents that run and hand their steps back now, without waiting for the grace time to end."""
+        self._interrupt.set()
+
     async def _drain(self, queues: Mapping[str, _Queue]) -> None:
         log.info("worker_draining", name=self.name, running=self._running, grace_seconds=self._grace_seconds)
         await asyncio.gather(*(queue.consumer.stop() for queue in queues.values() if queue.consumer is not None))
@@ -107,7 +111,7 @@ class Worker:
             async with asyncio.timeout(self._grace_seconds):
                 await self._idle.wait()
         except TimeoutError:
-            self._interrupt.set()
+            self.hand_back()
             await self._idle.wait()
 
     def _handler(self, queue: _Queue) -> Callable[[Delivery], Awaitable[None]]:

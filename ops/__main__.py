@@ -1,0 +1,5 @@
+"""`python -m ops` is `briefline`."""
+
+from ops.cli import main
+
+main()

@@ -1,0 +1,278 @@
+"""The command line: names, options and help. What a command does stands in `ops.commands`, imported when it is called,
+so that `briefline --help` does not wait for servers' libraries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from ops.commands.exits import EXIT_CODES, INTERRUPTED, exit_of_error
+from ops.settings import Settings, load_settings
+from schemas.errors import BrieflineError, Refused
+from schemas.requests import RequestStatus
+
+_CODES = "  ".join(f"{code}: {meaning}." for code, meaning in EXIT_CODES.items())
+
+app = typer.Typer(
+    name="briefline",
+    help="Teams of AI agents over RabbitMQ and Redis. Settings come from BRIEFLINE_ variables and .env.",
+    epilog=f"Exit codes: {_CODES}",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+dead_app = typer.Typer(help="Dead letters: steps that were given up, kept for a person.", no_args_is_help=True)
+schemas_app = typer.Typer(help="The contracts as JSON Schema and AsyncAPI.", no_args_is_help=True)
+app.add_typer(dead_app, name="dead")
+app.add_typer(schemas_app, name="schemas")
+
+
+class Backend(StrEnum):
+    """Where the demo runs."""
+
+    EMBEDDED = "embedded"
+    SERVERS = "servers"
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")]
+TeamOption = Annotated[str | None, typer.Option("--team", help="A shipped team, or package.module:attribute.")]
+RequestArgument = Annotated[str, typer.Argument(metavar="REQUEST", help="The id that submit printed.")]
+StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id.")]
+
+
+@app.command()
+def demo(
+    scenario: Annotated[str, typer.Option(help="happy, or product-stuck: the product step goes in circles.")] = "",
+    backend: Annotated[Backend, typer.Option(help="In this process, or on RabbitMQ and Redis.")] = Backend.EMBEDDED,
+    team: Annotated[str, typer.Option(help="Which shipped team.")] = "bitmall",
+    as_json: JsonOption = False,
+) -> None:
+    """Run a shipped team on its demo request: no server, no key, seconds."""
+    from ops.commands.demo import demo as run
+
+    if scenario:
+        os.environ["BRIEFLINE_SCENARIO"] = scenario  # it reaches a worker process by this setting
+    _run(run(_settings(quiet=True), team_name=team, servers=backend is Backend.SERVERS, as_json=as_json))
+
+
+@app.command()
+def orchestrator() -> None:
+    """Run an orchestrator until it is told to end. Several may run."""
+    from ops.commands.serving import serve_orchestrator
+
+    _run(serve_orchestrator(_settings()))
+
+
+@app.command()
+def worker(
+    team: TeamOption = None,
+    agents: Annotated[str | None, typer.Option(help="The agents to serve, separated by commas; all of the team if left out.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=1000, help="Steps at a time, per agent.")] = None,
+) -> None:
+    """Run a worker until it is told to end: then it finishes what runs within the grace time, and hands back the rest."""
+    from ops.commands.serving import serve_worker
+
+    _run(serve_worker(_settings(team=team, agents=agents, concurrency=concurrency)))
+
+
+@app.command()
+def submit(
+    text: Annotated[str, typer.Argument(help="The request, in the user's words; - reads standard input.")],
+    team: TeamOption = None,
+    constraint: Annotated[list[str] | None, typer.Option(help="name=value; wins over what the words say. Repeatable.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: the same key and content is the same request.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds until the request ends as it is; the team's if left out.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Show the plan until it is over, then the answer.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a request and print its id."""
+    from ops.commands.requests import submit as run
+
+    given = _pairs(constraint or [])
+    words = sys.stdin.buffer.read() if text == "-" else text
+    settings = _settings(team=team, quiet=True)
+    _run(run(settings, _text(words), constraints=given, key=key, deadline_seconds=deadline, wait=wait, as_json=as_json))
+
+
+@app.command("list")
+def list_(
+    status: Annotated[RequestStatus | None, typer.Option(case_sensitive=False, help="Only requests with this status.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many to look at, newest first.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List recent requests with status, team and age."""
+    from ops.commands.requests import list_requests
+
+    _run(list_requests(_settings(quiet=True), status=status, limit=limit, as_json=as_json))
+
+
+@app.command()
+def show(
+    request: RequestArgument,
+    brief: Annotated[str | None, typer.Option(metavar="STEP", help="Print exactly what this step's model was given.")] = None,
+    team: TeamOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a request: steps, facts with sources, briefs, timeline, answer."""
+    from ops.commands.requests import show as run
+
+    _run(run(_settings(quiet=True), request, brief=brief, team_name=team, as_json=as_json))
+
+
+@app.command()
+def cancel(
+    request: RequestArgument,
+    reason: Annotated[str, typer.Option(help="Kept as an event.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """End a request now, for good, with what is finished."""
+    from ops.commands.requests import cancel as run
+
+    _run(run(_settings(quiet=True), request, reason=reason, as_json=as_json))
+
+
+@app.command()
+def check(as_json: JsonOption = False) -> None:
+    """Say whether the servers can be reached and are set safely, and what to change."""
+    from ops.commands.checking import check as run
+
+    _run(run(_settings(quiet=True), as_json=as_json))
+
+
+@dead_app.command("list")
+def dead_list(
+    request: Annotated[str | None, typer.Option(help="Only of this request.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Only with this failure code.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List dead letters with reason, attempts, first and last error, age."""
+    from ops.commands.dead import list_dead
+
+    _run(list_dead(_settings(quiet=True), request=request, agent=agent, reason=reason, as_json=as_json))
+
+
+@dead_app.command("show")
+def dead_show(request: RequestArgument, step: StepArgument, as_json: JsonOption = False) -> None:
+    """Show one dead letter whole."""
+    from ops.commands.dead import show_dead
+
+    _run(show_dead(_settings(quiet=True), request, step, as_json=as_json))
+
+
+@dead_app.command("replay")
+def dead_replay(
+    request: Annotated[str | None, typer.Argument(metavar="[REQUEST]", help="Only of this request.")] = None,
+    step: Annotated[str | None, typer.Argument(metavar="[STEP]", help="Only this step.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Only with this failure code.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that fit; needed where nothing else says which.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which steps would run again.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Reopen failed steps: they and what they had stopped run again, and nothing else."""
+    from ops.commands.dead import replay_dead
+
+    settings = _settings(quiet=True)
+    _run(replay_dead(settings, request=request, step=step, agent=agent, reason=reason, every=every, dry_run=dry_run, as_json=as_json))
+
+
+@dead_app.command("drop")
+def dead_drop(
+    request: RequestArgument,
+    step: StepArgument,
+    reason: Annotated[str, typer.Option(help="Why; kept as an event.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Take a dead letter out of the list, for a reason."""
+    from ops.commands.dead import drop_dead
+
+    _run(drop_dead(_settings(quiet=True), request, step, reason=reason, as_json=as_json))
+
+
+@schemas_app.command("export")
+def schemas_export(
+    folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path("docs/schemas"),
+    check_only: Annotated[bool, typer.Option("--check", help="Write nothing; say whether the folder is current.")] = False,
+) -> None:
+    """Write the JSON Schemas of everything on the wire, and the AsyncAPI document."""
+    from ops.commands.exits import DONE, UNEXPECTED
+    from ops.exporting import export, outdated
+
+    if check_only:
+        stale = outdated(folder)
+        for name in stale:
+            typer.echo(f"{name} is not current; run: briefline schemas export {folder}", err=True)
+        raise typer.Exit(UNEXPECTED if stale else DONE)
+    for path in export(folder):
+        typer.echo(path)
+
+
+def _settings(*, quiet: bool = False, **given: str | int | None) -> Settings:
+    """The settings of this process, with what the command line gave; logging is set up by them (`quiet`: warnings only)."""
+    from ops.logs import configure
+
+    try:
+        settings = load_settings({name: value for name, value in given.items() if value is not None})
+    except Refused as error:
+        _fail(error)
+    configure("WARNING" if quiet and settings.log_level == "INFO" else settings.log_level, settings.log_format)
+    return settings
+
+
+def _run(work: Coroutine[Any, Any, int | None]) -> None:
+    """Run a command to its exit code; our own errors become one line, Ctrl-C a quiet end."""
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            code = runner.run(work)
+    except BrieflineError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(code or 0)
+
+
+def _fail(error: BrieflineError) -> NoReturn:
+    typer.echo(f"error: {error}", err=True)
+    raise typer.Exit(exit_of_error(error)) from None
+
+
+def _loop_factory() -> Any:
+    """uvloop's loop where it is installed: it halves what a message costs. The platform's own elsewhere."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not (name and equals):
+            _fail(Refused(f"a constraint is given as name=value, not {each!r}", path="constraint"))
+        pairs[name.strip()] = value
+    return pairs
+
+
+def _text(words: str | bytes) -> str:
+    if isinstance(words, str):
+        return words
+    try:
+        return words.decode()
+    except UnicodeDecodeError as error:
+        _fail(Refused(f"standard input is not UTF-8 (byte {error.start})", path="text"))
+
+
+def main() -> None:
+    """Run the command line; the entry point of `briefline` and `python -m ops`."""
+    app()

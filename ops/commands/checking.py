@@ -1,0 +1,39 @@
+"""Checking: `briefline check`: can the servers be reached, and are their settings safe. It changes nothing."""
+
+from __future__ import annotations
+
+from ops import rendering
+from ops.broker.safety import look_at_broker
+from ops.commands.exits import DONE, UNREACHABLE, print_json
+from ops.findings import Finding, Level
+from ops.settings import Settings
+from ops.wiring import board_of, team_of
+from schemas.errors import Unavailable, UnsafeServer
+
+
+async def check(settings: Settings, *, as_json: bool) -> int:
+    """Look at both servers and say what to change; `UNREACHABLE` if anything would break a promise."""
+    team = team_of(settings)
+    found = [("redis", each) for each in await _look_at_board(settings)]
+    found += [
+        ("rabbitmq", each)
+        for each in await look_at_broker(
+            settings.rabbitmq_url,
+            prefix=settings.topology_prefix,
+            agents=settings.agents or team.agents,
+            ack_after_seconds=settings.ack_after_seconds,
+            call_timeout_seconds=settings.call_timeout_seconds,
+        )
+    ]
+    if as_json:
+        print_json([{"server": server, "level": each.level.value, "found": each.what, "what_to_do": each.advice} for server, each in found])
+    else:
+        rendering.console().print(rendering.findings_table(found))
+    return UNREACHABLE if any(each.level is Level.FAIL for _, each in found) else DONE
+
+
+async def _look_at_board(settings: Settings) -> list[Finding]:
+    try:
+        return [Finding(Level(each.level), each.what, each.what_to_do) for each in await board_of(settings).check()]
+    except (Unavailable, UnsafeServer) as error:
+        return [Finding(Level.FAIL, str(error), "start Redis, or set BRIEFLINE_REDIS_URL to where it is and who may use it")]

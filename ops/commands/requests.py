@@ -1,0 +1,144 @@
+"""Requests: `submit`, `list`, `show` and `cancel`, on servers. Each returns an exit code; see `ops.commands.exits`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from rich.live import Live
+
+from ops import rendering
+from ops.client import Client
+from ops.commands.exits import DONE, exit_of, print_json
+from ops.reporting import Report, brief_report
+from ops.settings import Settings
+from ops.wiring import connected, team_of
+from schemas.errors import InvalidTeam, NotFound
+from schemas.requests import RequestStatus
+from workers.team import Team
+
+
+async def submit(
+    settings: Settings,
+    text: str,
+    *,
+    constraints: Mapping[str, str],
+    key: str | None,
+    deadline_seconds: float | None,
+    wait: bool,
+    as_json: bool,
+) -> int:
+    """Submit a request; with `wait`, show the whole plan until it is over, then its answer."""
+    team = team_of(settings)
+    async with connected(settings) as (board, broker):
+        client = Client(board, broker, tenant=settings.tenant)
+        accepted = await client.submit(team, text, constraints=constraints, idempotency_key=key, deadline_seconds=deadline_seconds)
+        if not wait:
+            if as_json:
+                print_json({"request_id": accepted.request_id, "new": accepted.new})
+            else:
+                print(accepted.request_id)
+            return DONE
+        report = await follow(client, accepted.request_id, team, live=not as_json)
+        if as_json:
+            print_json(report.as_json())
+        else:
+            rendering.console().print(rendering.answer_block(report))
+        return exit_of(report.status)
+
+
+async def follow(client: Client, request_id: str, team: Team, *, live: bool) -> Report:
+    """Wait until a request is over, with the plan drawn anew at each event on a terminal, and return its report."""
+    console = rendering.console()
+    if not live:
+        await client.wait(request_id)
+    elif console.is_terminal:
+        with Live(console=console, auto_refresh=False) as drawing:
+            async for report in client.follow(request_id):
+                drawing.update(rendering.plan_table(report), refresh=True)
+    else:
+        print(request_id)
+        seen: dict[str, str] = {}
+        async for report in client.follow(request_id):
+            for each in report.steps:
+                if seen.get(each.step.id) != each.state:
+                    seen[each.step.id] = each.state
+                    print(f"{each.step.id}: {each.state}", file=sys.stderr, flush=True)
+    return await client.show(request_id, team)
+
+
+async def list_requests(settings: Settings, *, status: RequestStatus | None, limit: int, as_json: bool) -> int:
+    """List the tenant's recent requests."""
+    async with connected(settings) as (board, broker):
+        listed = await Client(board, broker, tenant=settings.tenant).recent(limit=limit, status=status)
+    if as_json:
+        print_json(
+            [
+                {
+                    "request_id": each.request_id,
+                    "status": each.status.value,
+                    "team": each.team,
+                    "age_ms": each.now_ms - each.opened_at_ms,
+                    "text": each.text,
+                }
+                for each in listed
+            ]
+        )
+    else:
+        rendering.console().print(rendering.list_table(listed))
+    return DONE
+
+
+async def show(settings: Settings, request_id: str, *, brief: str | None, team_name: str | None, as_json: bool) -> int:
+    """Show everything of one request, or exactly the brief that one step's model was given."""
+    async with connected(settings) as (board, broker):
+        client = Client(board, broker, tenant=settings.tenant)
+        report = await client.show(request_id)
+        team = _team_of(settings, report, team_name)
+        if team is not None:
+            report = await client.show(request_id, team)
+    if brief is not None:
+        return _show_brief(report, brief, team, as_json=as_json)
+    if as_json:
+        print_json(report.as_json(timeline=True))
+    else:
+        rendering.console().print(rendering.full(report))
+    return DONE
+
+
+def _team_of(settings: Settings, report: Report, name: str | None) -> Team | None:
+    """The code of the request's team: named, or the settings' if it is that, or a shipped one of that name; else none."""
+    if name is not None:
+        return team_of(settings, name)
+    for candidate in (settings.team, report.request.team):
+        try:
+            team = team_of(settings, candidate)
+        except (NotFound, InvalidTeam):
+            continue
+        if team.name == report.request.team:
+            return team
+    return None
+
+
+def _show_brief(report: Report, step: str, team: Team | None, *, as_json: bool) -> int:
+    if team is None:
+        raise NotFound(f"the code of team {report.request.team!r} is needed to rebuild a brief; name it with --team", path="team")
+    each = brief_report(report, step, team)
+    if as_json:
+        print_json({**each.brief.model_dump(mode="json"), "sha256": each.brief.sha256, "as_given": each.as_given})
+    else:
+        print(each.brief.text)
+        if each.as_given is False:
+            print("not as it was given: the team's code has changed since (its SHA-256 differs)", file=sys.stderr)
+    return DONE
+
+
+async def cancel(settings: Settings, request_id: str, *, reason: str, as_json: bool) -> int:
+    """Cancel a request, and say so once the board shows it."""
+    async with connected(settings) as (board, broker):
+        status = await Client(board, broker, tenant=settings.tenant, name="cli").cancel(request_id, reason)
+    if as_json:
+        print_json({"request_id": request_id, "status": status.value})
+    else:
+        print(f"{request_id} {status}")
+    return DONE

@@ -1,0 +1,64 @@
+"""Serving: `briefline orchestrator` and `briefline worker`, until a signal says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ops.settings import Settings
+from ops.wiring import connected, team_of
+from orchestrator.orchestrator import Orchestrator
+from workers.worker import Worker
+
+
+async def serve_orchestrator(settings: Settings) -> None:
+    """Run an orchestrator until SIGTERM or SIGINT."""
+    async with connected(settings, "orchestrator") as (board, broker):
+        orchestrator = Orchestrator(board, broker, sweep_seconds=settings.sweep_seconds, retention_seconds=settings.retention_seconds)
+        stop = asyncio.Event()
+        with _on_signals(stop, hurry=lambda: None):
+            await orchestrator.run(stop=stop)
+
+
+async def serve_worker(settings: Settings) -> None:
+    """Run a worker until SIGTERM or SIGINT: it takes nothing new, finishes what runs within the grace time, hands back the rest.
+
+    A second signal hands back at once.
+    """
+    team = team_of(settings)
+    async with connected(settings, "worker") as (board, broker):
+        worker = Worker(
+            board,
+            broker,
+            team,
+            agents=settings.agents,
+            concurrency=settings.concurrency,
+            lease_seconds=settings.lease_seconds,
+            ack_after_seconds=settings.ack_after_seconds,
+            grace_seconds=settings.grace_seconds,
+        )
+        stop = asyncio.Event()
+        with _on_signals(stop, hurry=worker.hand_back):
+            await worker.run(stop=stop)
+
+
+@contextmanager
+def _on_signals(stop: asyncio.Event, *, hurry: Callable[[], None]) -> Iterator[None]:
+    """The first SIGTERM or SIGINT sets `stop`, each further one calls `hurry`."""
+    loop = asyncio.get_running_loop()
+
+    def signalled() -> None:
+        if stop.is_set():
+            hurry()
+        stop.set()
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for each in signals:
+        loop.add_signal_handler(each, signalled)
+    try:
+        yield
+    finally:
+        for each in signals:
+            loop.remove_signal_handler(each)

@@ -1,0 +1,180 @@
+"""Rendering: reports and lists as tables and trees for a terminal. No I/O except to the console it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ops.client import DeadLetter, Listed
+from ops.findings import Finding
+from ops.reporting import Report, StepReport
+
+_STATE_STYLE = {
+    "COMPLETED": "green",
+    "DEGRADED": "yellow",
+    "FAILED": "red",
+    "CANCELLED": "magenta",
+    "RUNNING": "cyan",
+    "ACCEPTED": "cyan",
+    "READY": "blue",
+    "WAITING": "dim",
+    "SKIPPED": "dim yellow",
+}
+_STATE_MARK = {"COMPLETED": "✔", "FAILED": "✘", "RUNNING": "▶", "READY": "…", "WAITING": "·", "SKIPPED": "–"}
+_LEVEL_STYLE = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+def state_text(state: str) -> Text:
+    """A state in its colour, with a mark that does without colour."""
+    return Text(f"{_STATE_MARK.get(state, '')} {state}".strip(), style=_STATE_STYLE.get(state, ""))
+
+
+def plan_table(report: Report) -> Table:
+    """The whole plan with how each step stands: what `submit --wait` shows live."""
+    table = Table(title=f"{report.request_id}  {report.status}", title_justify="left", expand=False)
+    for column in ("step", "title", "state", "attempt", "took", "ended", "after"):
+        table.add_column(column, no_wrap=column in ("state", "took"))
+    for each in report.steps:
+        table.add_row(
+            each.step.id,
+            each.step.title,
+            state_text(each.state),
+            f"{each.record.attempt}/{each.record.max_attempts}" + (f" (epoch {each.record.epoch})" if each.record.epoch else ""),
+            _took(each),
+            _ended(each),
+            ", ".join(each.step.depends_on),
+        )
+    return table
+
+
+def _took(each: StepReport) -> str:
+    return "" if each.duration_ms is None else f"{each.duration_ms / 1000:.2f} s"
+
+
+def _ended(each: StepReport) -> str:
+    if each.failure is not None:
+        return each.failure.code
+    return each.result.termination.value if each.result is not None and each.state == "COMPLETED" else ""
+
+
+def facts_table(report: Report) -> Table:
+    """Every fact with the tool return that it was copied from."""
+    table = Table(title="facts", title_justify="left")
+    for column in ("step", "fact", "value", "copied from"):
+        table.add_column(column, overflow="fold")
+    for step, fact in report.facts:
+        source = fact.provenance
+        value = f"{fact.value}{f' {fact.unit}' if fact.unit else ''}"
+        table.add_row(step, fact.key, value, f"{source.tool} → {source.path}  ({source.call_id})")
+    return table
+
+
+def briefs_table(report: Report) -> Table:
+    """What each agent was given: how much, which facts, and what stayed behind."""
+    table = Table(title="briefs", title_justify="left")
+    for column in ("step", "size", "facts", "left out"):
+        table.add_column(column, overflow="fold")
+    for each in report.briefs:
+        manifest = each.brief.manifest
+        left = ", ".join(f"{out.step}.{out.key} ({out.reason})" for out in manifest.left_out)
+        size = f"{manifest.characters} characters\n~{manifest.tokens} tokens"
+        if each.as_given is False:
+            size += "\n[yellow]not as it was given: the team has changed[/yellow]"
+        table.add_row(each.brief.step_id, size, ", ".join(each.facts) or "–", left or "–")
+    return table
+
+
+def timeline_table(report: Report) -> Table:
+    """Every event of the request, oldest first, with the time since its opening."""
+    table = Table(title="timeline", title_justify="left")
+    for column in ("#", "after", "event", "details", "by"):
+        table.add_column(column)
+    opened = report.events[0].at_ms
+    for event in report.events:
+        details = ", ".join(f"{key}={value}" for key, value in event.labels.items() if key != "event")
+        table.add_row(str(event.position), f"{(event.at_ms - opened) / 1000:.3f} s", event.labels.get("event", ""), details, event.writer)
+    return table
+
+
+def answer_block(report: Report) -> RenderableType:
+    """The answer as the user reads it."""
+    return Padding(Markdown(report.answer), (1, 2)) if report.answer else Text("no answer yet", style="dim")
+
+
+def full(report: Report) -> Group:
+    """Everything of one request."""
+    parts: list[RenderableType] = [Text(report.request.text, style="italic"), plan_table(report)]
+    if report.facts:
+        parts.append(facts_table(report))
+    if report.briefs:
+        parts.append(briefs_table(report))
+    parts += [timeline_table(report), answer_block(report)]
+    return Group(*parts)
+
+
+def list_table(listed: Sequence[Listed]) -> Table:
+    """Recent requests."""
+    table = Table()
+    for column in ("request", "status", "team", "age", "text"):
+        table.add_column(column, no_wrap=column == "request", overflow="ellipsis", max_width=60 if column == "text" else None)
+    for each in listed:
+        table.add_row(
+            each.request_id, state_text(each.status), each.team, age(each.now_ms - each.opened_at_ms), Text(each.text.replace("\n", " "))
+        )
+    return table
+
+
+def dead_table(letters: Sequence[DeadLetter]) -> Table:
+    """Dead letters."""
+    table = Table()
+    for column in ("request", "step", "agent", "epoch", "reason", "attempts", "first error", "last error", "age"):
+        table.add_column(column, no_wrap=column == "request")
+    for each in letters:
+        failure = each.record.failure
+        table.add_row(
+            each.request_id,
+            each.step_id,
+            each.record.agent,
+            str(each.record.epoch),
+            each.reason,
+            f"{each.record.attempt}/{each.record.max_attempts}",
+            Text(each.record.first_error or ""),
+            Text(failure.description if failure else ""),
+            age(each.now_ms - each.failed_at_ms),
+        )
+    return table
+
+
+def findings_table(findings: Sequence[tuple[str, Finding]]) -> Table:
+    """What a look at the servers found."""
+    table = Table()
+    for column in ("server", "", "found", "what to do"):
+        table.add_column(column)
+    for server, each in findings:
+        table.add_row(server, Text(each.level.value, style=_LEVEL_STYLE[each.level.value]), Text(each.what), Text(each.advice))
+    return table
+
+
+def age(milliseconds: int) -> str:
+    """A length of time in its largest whole unit."""
+    seconds = max(0, milliseconds) // 1000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def moment(at_ms: int) -> str:
+    """A board time as UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def console() -> Console:
+    """A console on standard output."""
+    return Console(highlight=False)

@@ -122,7 +122,7 @@ def list_table(listed: Sequence[Listed]) -> Table:
     """Recent requests."""
     table = Table()
     for column in ("request", "status", "team", "age", "text"):
-        table.add_column(column, no_wrap=column == "request", overflow="ellipsis", max_width=60 if column == "text" else None)
+        table.add_column(column, no_wrap=True, overflow="fold" if column == "request" else "ellipsis")
     for each in listed:
         table.add_row(
             each.request_id, state_text(each.status), each.team, age(each.now_ms - each.opened_at_ms), Text(each.text.replace("\n", " "))

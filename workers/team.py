@@ -145,6 +145,7 @@ class Team:
                 constraints=constraints,
                 steps=self.steps,
                 deadline_seconds=deadline_seconds,
+                language=self.phrases.language,
                 version=digest(content),
             )
         except ValidationError as error:

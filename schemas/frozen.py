@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from schemas.errors import InvalidValue, Unreadable
 from schemas.limits import MAX_NAME_LENGTH
@@ -12,12 +13,26 @@ from schemas.limits import MAX_NAME_LENGTH
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=MAX_NAME_LENGTH)]
 """Name of a step, agent, team, constraint or field: letters, digits, `_` and `-`; queue and field names are built from it."""
 
-Scalar: TypeAlias = (
+
+def _scalar(value: object) -> object:
+    # Before the union, because that would make a float of an integer beyond 64 bits, and complain once for each branch.
+    match value:
+        case bool() | str():
+            return value
+        case int() if -(2**63) <= value < 2**63:
+            return value
+        case float() if math.isfinite(value):
+            return value
+    raise ValueError("must be text, true or false, a finite number, or an integer of at most 64 bits")
+
+
+Scalar: TypeAlias = Annotated[
     Annotated[bool, Field(strict=True)]
     | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
     | Annotated[float, Field(strict=True, allow_inf_nan=False)]
-    | Annotated[str, Field(strict=True)]
-)
+    | Annotated[str, Field(strict=True)],
+    BeforeValidator(_scalar),
+]
 """A JSON scalar that keeps its type: `True` stays a boolean, `1999` an integer."""
 
 
@@ -52,11 +67,14 @@ class Frozen(BaseModel):
 
 FrozenModel = TypeVar("FrozenModel", bound=Frozen)
 
+_LONGEST_PATH = 200
+"""Keys in a path are the sender's, and may be as long as a message."""
+
 
 def first_problem(error: ValidationError) -> str:
-    """Return the first complaint of pydantic as `path: what is wrong`."""
+    """Return the first complaint of pydantic as `path: what is wrong`, no longer than a line of a log."""
     detail: Any = error.errors(include_url=False, include_input=False)[0]
-    path = ".".join(str(part) for part in detail["loc"])
+    path = ".".join(str(part) for part in detail["loc"])[:_LONGEST_PATH]
     return f"{path}: {detail['msg']}" if path else str(detail["msg"])
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from schemas.frozen import Frozen, Scalar
 
@@ -36,7 +35,7 @@ class Provenance(Frozen):
     source_ref: str | None = None
     """What the tool names as its own origin: document, address and access time, table and snapshot."""
     evidence: tuple[str, ...] = ()
-    observed_at: datetime | None = None
+    observed_at: AwareDatetime | None = None
     """UTC."""
     rules_version: str | None = None
     zone: Zone = Zone.INTERNAL
@@ -50,5 +49,5 @@ class Fact(Frozen):
     provenance: Provenance
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
     unit: str | None = None
-    expires_at: datetime | None = None
+    expires_at: AwareDatetime | None = None
     sensitivity: Sensitivity = Sensitivity.INTERNAL

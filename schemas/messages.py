@@ -9,8 +9,9 @@ import uuid
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
+from urllib.parse import quote
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from schemas import codec
 from schemas.errors import InvalidValue, Unreadable, UnsupportedVersion
@@ -21,7 +22,8 @@ from schemas.requests import StepRecord, StepState
 SCHEMA_VERSION = "1.0"
 CONTENT_TYPE = "application/cloudevents+json"
 _MAJOR = 1
-_SCHEMA_URI = "urn:briefline:schema:agent-message:1"
+SCHEMA_URI = "urn:briefline:schema:agent-message:1"
+"""Names the schema of a message's `data`."""
 
 
 class MessageType(StrEnum):
@@ -80,7 +82,7 @@ class AgentMessage(Frozen):
     state: StepState | None = None
     """The step's committed state, in a RESULT."""
     task: TaskData | None = None
-    created_at: datetime
+    created_at: AwareDatetime
     """UTC; for people. No decision rests on it."""
     schema_version: str = SCHEMA_VERSION
     trace: str | None = None
@@ -119,6 +121,11 @@ def message(
     )
 
 
+def wire_type(kind: MessageType) -> str:
+    """Return the CloudEvents `type` of a kind of message."""
+    return _WIRE_TYPE[kind]
+
+
 def to_wire(bell: AgentMessage) -> bytes:
     """Return the message as a CloudEvents JSON document.
 
@@ -130,12 +137,12 @@ def to_wire(bell: AgentMessage) -> bytes:
     event: dict[str, Any] = {
         "specversion": "1.0",
         "id": bell.id,
-        "source": f"/briefline/{bell.sender}",
+        "source": f"/briefline/{quote(bell.sender)}",
         "type": _WIRE_TYPE[bell.type],
         "subject": f"{bell.request_id}/{bell.step_id}" if bell.step_id else bell.request_id,
         "time": bell.created_at.isoformat().replace("+00:00", "Z"),
         "datacontenttype": "application/json",
-        "dataschema": _SCHEMA_URI,
+        "dataschema": SCHEMA_URI,
     }
     if bell.trace:
         event["traceparent"] = bell.trace
@@ -162,11 +169,12 @@ def from_wire(body: bytes) -> AgentMessage:
         raise Unreadable("not a CloudEvents 1.0 document with JSON data")
     kind = _FROM_WIRE.get(str(event.get("type")))
     if kind is None:
-        raise UnsupportedVersion(f"this version knows no message of type {event.get('type')!r}; it reads {', '.join(_FROM_WIRE)}")
+        named = repr(event.get("type"))[:100]
+        raise UnsupportedVersion(f"this version knows no message of type {named}; it reads {', '.join(_FROM_WIRE)}")
     data = event["data"]
     version = str(data.get("schema_version", SCHEMA_VERSION))
     if version.partition(".")[0] != str(_MAJOR):
-        raise UnsupportedVersion(f"schema version {version} is of another major version than {SCHEMA_VERSION}")
+        raise UnsupportedVersion(f"schema version {version[:20]} is of another major version than {SCHEMA_VERSION}")
     try:
         return AgentMessage.model_validate(
             {**data, "id": event.get("id"), "type": kind, "created_at": event.get("time"), "trace": event.get("traceparent")}

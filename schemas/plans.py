@@ -104,7 +104,7 @@ def dependents(steps: Iterable[Step]) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for step in steps:
         found.setdefault(step.id, [])
-        for dependency in step.depends_on:
+        for dependency in dict.fromkeys(step.depends_on):
             found.setdefault(dependency, []).append(step.id)
     return {step: tuple(ids) for step, ids in found.items()}
 

@@ -187,6 +187,8 @@ class Client:
         status = await self.status(request_id)
         if status is RequestStatus.CANCELLED:
             return status
+        if status.over:
+            raise Refused(f"the request is over ({status}); only what is running can be cancelled")
         await self._command(MessageType.CANCEL, request_id, content=reason)
         return await self.status(request_id)
 
@@ -200,6 +202,8 @@ class Client:
         """
         record = await self._step(request_id, step_id)
         wanted = record.epoch if epoch is None else epoch
+        if record.state is not StepState.FAILED or record.epoch != wanted:
+            raise Refused(f"step {step_id!r} is {record.state} in epoch {record.epoch}; only a failed step is replayed, in its own epoch")
         await self._command(MessageType.REPLAY, request_id, step_id=step_id, epoch=wanted)
         return (await self._step(request_id, step_id)).epoch
 
@@ -212,6 +216,8 @@ class Client:
             OutcomeUnknown: nobody has answered.
         """
         record = await self._step(request_id, step_id)
+        if record.state is not StepState.FAILED:
+            raise Refused(f"step {step_id!r} is {record.state}, so it is no dead letter")
         await self._command(MessageType.DROP, request_id, step_id=step_id, epoch=record.epoch, content=reason)
 
     async def _step(self, request_id: str, step_id: str) -> StepRecord:

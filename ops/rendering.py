@@ -120,9 +120,9 @@ def full(report: Report) -> Group:
 
 def list_table(listed: Sequence[Listed]) -> Table:
     """Recent requests."""
-    table = Table()
+    table = Table(expand=True)
     for column in ("request", "status", "team", "age", "text"):
-        table.add_column(column, no_wrap=True, overflow="fold" if column == "request" else "ellipsis")
+        table.add_column(column, no_wrap=True, ratio=1 if column == "text" else None)
     for each in listed:
         table.add_row(
             each.request_id, state_text(each.status), each.team, age(each.now_ms - each.opened_at_ms), Text(each.text.replace("\n", " "))

@@ -56,7 +56,27 @@ class Runtime(Client):
 @asynccontextmanager
 async def embedded(team: Team, *, concurrency: int = 8, workers: int = 1, lease_seconds: float = 5.0) -> AsyncIterator[Runtime]:
     """Run a team in this process until the context is left; what then still runs is stopped, and gone with it."""
-    async with MemoryBlackboard(lease_seconds=lease_seconds) as board, MemoryBroker() as broker, asyncio.TaskGroup() as group:
+    async with (
+        MemoryBlackboard(lease_seconds=lease_seconds) as board,
+        MemoryBroker() as broker,
+        serving(board, broker, team, concurrency=concurrency, workers=workers, lease_seconds=lease_seconds) as runtime,
+    ):
+        yield runtime
+
+
+@asynccontextmanager
+async def serving(
+    board: Blackboard,
+    broker: Broker,
+    team: Team,
+    *,
+    concurrency: int = 8,
+    workers: int = 1,
+    orchestrators: int = 1,
+    lease_seconds: float = 5.0,
+) -> AsyncIterator[Runtime]:
+    """Run orchestrators and workers in this process, over any board and broker, until the context is left."""
+    async with asyncio.TaskGroup() as group:
         stop = asyncio.Event()
         ready: list[asyncio.Event] = []
 
@@ -64,7 +84,8 @@ async def embedded(team: Team, *, concurrency: int = 8, workers: int = 1, lease_
             ready.append(asyncio.Event())
             group.create_task(serve.run(ready=ready[-1], stop=stop), name=serve.name)
 
-        start(Orchestrator(board, broker))
+        for _ in range(orchestrators):
+            start(Orchestrator(board, broker))
         for _ in range(workers):
             start(Worker(board, broker, team, concurrency=concurrency, lease_seconds=lease_seconds, grace_seconds=0.0))
         for event in ready:

@@ -11,7 +11,8 @@ can end the message or begin another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -98,17 +99,17 @@ async def run_loop(
         asyncio.CancelledError: when the caller's task is cancelled.
     """
     watch = _Watch(agent=agent, brief=brief, model=model, context=context, limits=limits)
-    runner: Agent[None, str] = Agent(
-        _library_model(model),
-        name="specialist",
-        instructions=instructions,
-        tools=[*(watch.wrapped(tool) for tool in tools.values()), watch.contradiction_tool()],
-        # Wrong tool names and arguments are ordinary rounds here: the step limit ends them, not a count of their own.
-        retries=limits.rounds + 1,
-        model_settings=_settings(model),
-    )
     try:
-        async with asyncio.timeout(brief.step.timeout_seconds) as clock:
+        async with asyncio.timeout(brief.step.timeout_seconds) as clock, _opened(model) as library_model:
+            runner: Agent[None, str] = Agent(
+                library_model,
+                name="specialist",
+                instructions=instructions,
+                tools=[*(watch.wrapped(tool) for tool in tools.values()), watch.contradiction_tool()],
+                # Wrong tool names and arguments are ordinary rounds here: the step limit ends them, not a count of their own.
+                retries=limits.rounds + 1,
+                model_settings=_settings(model),
+            )
             answer = await runner.run(brief.text, capabilities=[watch], usage_limits=UsageLimits(request_limit=None))
     except _Halt as halt:
         return watch.outcome(halt.termination, reason=halt.reason, contradiction=halt.contradiction)
@@ -296,17 +297,20 @@ class _Watch(AbstractCapability[None]):
             raise _Halt(Termination.BUDGET_EXHAUSTED, f"the budget of {budget.tokens:,} tokens does not reach for another round")
 
 
-def _library_model(model: Model) -> LibraryModel:
+@asynccontextmanager
+async def _opened(model: Model) -> AsyncIterator[LibraryModel]:
+    """Give the library's model for one run; connections end with it."""
     if isinstance(model, ScriptedModel):
-        return FunctionModel(_Script(model), model_name=model.name)
+        yield FunctionModel(_Script(model), model_name=model.name)
+        return
     # The OpenAI client belongs to an extra: a scripted model runs without it.
     from openai import AsyncOpenAI  # type: ignore[import-not-found, unused-ignore]  # in the extra only
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
     # The worker repeats a failed attempt, with backoff and on the record; a client that also did would hide it.
-    client = AsyncOpenAI(base_url=model.base_url, api_key=model.api_key, timeout=model.timeout_seconds, max_retries=0)
-    return OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=client))
+    async with AsyncOpenAI(base_url=model.base_url, api_key=model.api_key, timeout=model.timeout_seconds, max_retries=0) as client:
+        yield OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=client))
 
 
 def _settings(model: Model) -> ModelSettings:

@@ -20,20 +20,9 @@ def check(write: Write) -> None:
         InvalidValue: a version, name, length or text that is none.
         NotPermitted: the role never owns the field in such a write.
     """
+    encodable((write.operation_id, write.writer, write.cause, *write.labels, *write.labels.values()))
+    encodable((*write.expect, *write.put, *write.unheld, *write.returning))
     check_write(write)
-    encodable(
-        (
-            write.operation_id,
-            write.writer,
-            write.cause,
-            *write.expect,
-            *write.put,
-            *write.unheld,
-            *write.returning,
-            *write.labels,
-            *write.labels.values(),
-        )
-    )
     for version in write.expect.values():
         if version != ABSENT and not is_version(version):
             raise InvalidValue(f"{version!r} is no version", path="expect")
@@ -90,13 +79,15 @@ def check_length(milliseconds: int, least: int, what: str) -> None:
         raise InvalidValue(f"{what} is at least {least} ms, not {milliseconds}")
 
 
-def encodable(texts: Iterable[str]) -> None:
-    """Refuse text that UTF-8 cannot hold.
+def encodable(texts: Iterable[object]) -> None:
+    """Refuse what is no text, or text that UTF-8 cannot hold.
 
     Raises:
-        InvalidValue: a lone surrogate.
+        InvalidValue: a lone surrogate, or no text at all.
     """
     for text in texts:
+        if not isinstance(text, str):
+            raise InvalidValue(f"{text!r} is no text")
         if not text.isascii():
             try:
                 text.encode()

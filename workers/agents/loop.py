@@ -219,7 +219,7 @@ class _Watch(AbstractCapability[None]):
         place = {call_id: index for index, call_id in enumerate(self.order)}
         return LoopOutcome(
             termination=termination,
-            text=text or self.said,
+            text=(text or self.said).encode("utf-8", "replace").decode(),  # an endpoint may send half a surrogate pair
             observations=tuple(sorted(self.observations, key=lambda each: place.get(each.call_id, len(place)))),
             usage=Usage(model_calls=self.round, tool_calls=self.calls, input_tokens=self.input_tokens, output_tokens=self.output_tokens),
             reason=reason,

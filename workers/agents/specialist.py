@@ -6,11 +6,13 @@ facts copied by rule. Called by the worker line through the agent port.
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from schemas.agents import AgentCard
 from schemas.codec import digest
@@ -20,11 +22,13 @@ from schemas.results import AgentResult, Failure, FailureCode, ResultStatus, Ter
 from workers.agents.agent import TERMINATION_CODES, AgentBrief, AgentVersions, failed
 from workers.agents.limits import LoopLimits
 from workers.agents.models import Model
-from workers.agents.tools import CONTRADICTION_TOOL, Tool, ToolContext, utc_now
+from workers.agents.tools import CONTRADICTION_TOOL, Tool, ToolContext, in_thread, tool, utc_now
 from workers.facts import FactRules
 
 if TYPE_CHECKING:
     from workers.agents.loop import LoopOutcome
+
+_LOOP = "workers.agents.loop"
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,12 @@ class Specialist:
     """An agent that thinks with a model, in rounds of tool calls, until it answers.
 
     `persona` holds what is true of this domain for every request; rules for everyone come from the brief's phrases. A `Team`
-    supplies `model` and `now` where they are left open.
+    supplies `model` and `now` where they are left open. A plain function among the tools is one under its own name.
     """
 
     name: str
     persona: str
-    tools: Sequence[Tool] = ()
+    tools: Sequence[Tool | Callable[..., Any]] = ()
     rules: FactRules = field(default_factory=FactRules)
     model: Model | None = None
     description: str = ""
@@ -45,7 +49,7 @@ class Specialist:
     now: Callable[[], datetime] = field(default=utc_now, repr=False)
 
     def __post_init__(self) -> None:
-        names = [tool.name for tool in self.tools]
+        names = [tool.name for tool in self.toolbox]
         for index, name in enumerate(names):
             path = f"agents.{self.name}.tools.{index}"
             if name in names[:index]:
@@ -55,16 +59,21 @@ class Specialist:
         self.rules.check(self.by_name, path=f"agents.{self.name}.rules")
 
     @cached_property
+    def toolbox(self) -> tuple[Tool, ...]:
+        """The tools, functions among them wrapped."""
+        return tuple(each if isinstance(each, Tool) else tool(each) for each in self.tools)
+
+    @cached_property
     def by_name(self) -> Mapping[str, Tool]:
         """Tool name -> tool."""
-        return {tool.name: tool for tool in self.tools}
+        return {tool.name: tool for tool in self.toolbox}
 
     @cached_property
     def versions(self) -> AgentVersions:
         """Short hashes of persona, tools with their outputs, rules and model."""
         return AgentVersions(
             persona=digest(self.persona),
-            tools=digest([tool.version for tool in self.tools]) if self.tools else "",
+            tools=digest([tool.version for tool in self.toolbox]) if self.toolbox else "",
             rules=self.rules.version,
             model="" if self.model is None else self.model.version,
         )
@@ -93,7 +102,10 @@ class Specialist:
         """
         if self.model is None:
             raise AgentFailed(FailureCode.AGENT_ERROR, "the agent has no model")
-        # The model library takes seconds to import, and producers, orchestrators and black boxes never need it.
+        if _LOOP not in sys.modules:
+            # The model library takes seconds to import: producers, orchestrators and black boxes never need it, and leases are
+            # renewed while a worker's first specialist waits for it.
+            await in_thread(lambda: importlib.import_module(_LOOP))
         from workers.agents.loop import run_loop
 
         allowed = self.by_name if brief.step.tools is None else {name: self.by_name[name] for name in brief.step.tools}

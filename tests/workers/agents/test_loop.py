@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import time
@@ -17,8 +18,9 @@ from schemas.results import AgentResult, FailureCode, ResultStatus, Termination
 from tests.workers.agents.runs import asks, brief_of, endless, replies, run
 from workers.agents.limits import LoopLimits
 from workers.agents.models import Call, ModelInput, Reply, Say, ScriptedModel, SeenReturn, Turn
+from workers.agents.specialist import Specialist
 from workers.agents.tools import MAX_RETURN_BYTES, Tool, ToolContext, tool
-from workers.facts import FactRules
+from workers.facts import FactRule, FactRules
 
 FACT_OF_LOOK = FactRules.of(("look", "value", "value"))
 
@@ -365,3 +367,85 @@ async def test_two_runs_of_one_specialist_share_nothing() -> None:
 
     assert [result.facts[0].value for result in results] == [0] * 5
     assert {result.usage.model_calls for result in results} == {2}
+
+
+async def test_a_tool_that_a_step_does_not_allow_is_refused_however_much_the_model_wants_it() -> None:
+    called: list[str] = []
+    seen: list[SeenReturn] = []
+
+    def forbidden() -> dict[str, Any]:
+        called.append("forbidden")
+        return {"value": 1}
+
+    def obeys(turn: Turn) -> Reply:
+        seen.extend(turn.returns)
+        return Call(("forbidden", {})) if turn.round == 1 else Say("tried")
+
+    brief = brief_of("Call the tool forbidden at once!", tools=("look",))
+    rules = FactRules.of(("forbidden", "value", "value"))
+    result = await run(tool(look), tool(forbidden), model=ScriptedModel(obeys), brief=brief, rules=rules)
+
+    assert (called, result.facts) == ([], ())
+    assert "error" in seen[0].text
+
+
+async def test_a_budget_of_calls_holds_for_calls_of_one_round_too() -> None:
+    model = replies(Call(*(("look", {"query": str(number)}) for number in range(5))), Say("done"))
+    result = await run(counting(), model=model, brief=brief_of(budget={"tool_calls": 2}))
+
+    assert (result.termination, result.usage.tool_calls) == (Termination.BUDGET_EXHAUSTED, 2)
+
+
+async def test_a_model_that_says_nothing_gets_no_further() -> None:
+    result = await run(tool(look), model=replies(Say("")))
+
+    assert result.termination is Termination.NO_PROGRESS
+
+
+async def test_half_a_surrogate_pair_in_an_answer_is_replaced() -> None:
+    assert (await run(model=replies(Say("done \ud800.")))).summary == "done ?."
+
+
+async def test_an_answer_beyond_the_limit_is_a_bad_result() -> None:
+    result = await run(model=replies(Say("x" * 60_001)))
+
+    assert (result.status, result.failure and result.failure.code) == (ResultStatus.FAILED, FailureCode.BAD_RESULT)
+    assert len(result.summary) == 60_000
+
+
+async def test_a_tool_that_ignores_its_cancellation_is_left_behind() -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> dict[str, Any]:
+        started.set()
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+        return {}
+
+    task = asyncio.create_task(run(Tool("look", stubborn), model=replies(Call(("look", {})))))
+    await started.wait()
+    task.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    release.set()
+
+
+async def test_plain_functions_are_tools_under_their_own_names() -> None:
+    result = await Specialist("looker", "", [look], FACT_OF_LOOK, asks("look")).run(brief_of())
+
+    assert result.facts[0].value == 1999
+
+
+async def test_a_specialist_without_a_model_says_so() -> None:
+    with pytest.raises(AgentFailed, match="no model"):
+        await Specialist("looker", "").run(brief_of())
+
+
+async def test_facts_that_differ_where_a_rule_demands_the_same_fail_the_step() -> None:
+    rules = FactRules.of(FactRule("look", "value", "value", keep="same"))
+    result = await run(counting(), model=replies(Call(("look", {})), Call(("look", {})), Say("done")), rules=rules)
+
+    assert (result.status, result.failure and result.failure.code) == (ResultStatus.FAILED, FailureCode.FACTS_DIFFER)
+    assert result.facts == ()

@@ -47,7 +47,7 @@ class _Intake:
         self.tags: set[str] = set()
         self.granted = 0
         self.in_hand: set[Arrived] = set()
-        self.cancelled = False
+        self.failed = ""
         self.wake = asyncio.Event()
         channel.closing.add_done_callback(lambda _: self.wake.set())
         channel.on_consumer_cancel_callbacks.add(self._on_cancel)
@@ -55,7 +55,7 @@ class _Intake:
     @property
     def over(self) -> bool:
         """Whether nothing will come in here any more."""
-        return self.cancelled or self.channel.is_closed
+        return bool(self.failed) or self.channel.is_closed
 
     @property
     def retired(self) -> int:
@@ -68,9 +68,13 @@ class _Intake:
         if arrived.tag not in self.tags:
             self.wake.set()
 
-    def _on_cancel(self, frame: spec.Basic.Cancel) -> None:
-        self.cancelled = True
+    def fail(self, reason: str) -> None:
+        """Give this channel up. One on which a call got no answer may stay open for long, and hand out nothing."""
+        self.failed = reason
         self.wake.set()
+
+    def _on_cancel(self, frame: spec.Basic.Cancel) -> None:
+        self.fail("the queue was deleted")
 
 
 class Arrived:
@@ -186,25 +190,29 @@ class RabbitMQConsumer:
             intake = self._intake = _Intake(channel)
             try:
                 await self._fit()
-                log.info("consuming_started", queue=self._name, prefetch=self._prefetch)
-                self._first_try.set()
+                if not intake.over:
+                    log.info("consuming_started", queue=self._name, prefetch=self._prefetch)
+                    self._first_try.set()
                 while not intake.over:
                     await intake.wake.wait()
                     intake.wake.clear()
                     await self._fit()
             finally:
                 self._intake = None
-            raise Unavailable("the queue was deleted" if intake.cancelled else why_closed(channel))
+            raise Unavailable(intake.failed or why_closed(channel))
 
     async def _fit(self) -> None:
-        """Bring what is consumed in line with the credit. A line that is lost meanwhile is the run's business."""
+        """Bring what is consumed in line with the credit. Where that fails the channel is given up, and the run opens another."""
         async with self._fitting:
             intake = self._intake
             if intake is None or intake.over:
                 return
-            with contextlib.suppress(Unavailable), translated(f"consuming {self._name}"):
-                async with asyncio.timeout(self._server.call_timeout_seconds):
-                    await self._adjust(intake)
+            try:
+                with translated(f"consuming {self._name}"):
+                    async with asyncio.timeout(self._server.call_timeout_seconds):
+                        await self._adjust(intake)
+            except Unavailable as error:
+                intake.fail(str(error))
 
     async def _adjust(self, intake: _Intake) -> None:
         prefetch = 0 if self._stopping else self._prefetch

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -33,12 +34,48 @@ PERSISTENT = 2
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Channels:
-    """What one connection offers: confirmed publishing, publishing without, and declaring."""
+@contextlib.contextmanager
+def outcome(address: str) -> Iterator[None]:
+    """Translate what became of one publish; see `schemas.broker.Broker.publish`."""
+    try:
+        yield
+    except PublishError as error:
+        raise Undeliverable(f"no queue takes a message to {address}") from error
+    except DeliveryError as error:
+        raise Unavailable(f"RabbitMQ refuses a message to {address}: its queue is full or not available") from error
+    except ChannelInvalidStateError as error:  # raised before anything is sent
+        raise Unavailable(f"the connection was lost before a message to {address} was sent") from error
+    except asyncio.CancelledError as error:
+        if cancelled_by_us():
+            raise
+        raise OutcomeUnknown(f"the connection was lost before the confirm of a message to {address}") from error
+    except TimeoutError as error:
+        raise OutcomeUnknown(f"no confirm of a message to {address} came in time") from error
+    except (ValueError, TypeError):  # what cannot be sent at all
+        raise
+    except Exception as error:
+        raise OutcomeUnknown(f"no confirm of a message to {address}: {told(error)}") from error
+
+
+async def is_blocked(channel: Channel) -> bool:
+    """Whether the broker has said that it takes nothing for now."""
+    try:
+        async with asyncio.timeout(0):
+            await channel.connection.ready()
+    except TimeoutError:
+        return True
+    return False
+
+
+@dataclass(slots=True)
+class _Line:
+    """What one connection offers: publishing with a confirm, and without."""
 
     confirmed: Channel
     unconfirmed: Channel
+    lost: asyncio.Event
+    heard_at: float
+    """When it last confirmed something, on the loop's clock."""
 
 
 class Publisher:
@@ -47,7 +84,7 @@ class Publisher:
     def __init__(self, server: Server, random: Random) -> None:
         self._server = server
         self._random = random
-        self._channels: _Channels | None = None
+        self._current: _Line | None = None
         self._open = asyncio.Event()
         self._tried = asyncio.Event()
         # Returned messages are matched by message id: two publishes in flight must never share one.
@@ -77,34 +114,29 @@ class Publisher:
         self, exchange: str, key: str, body: bytes, *, confirm: bool = True, properties: dict[str, Any] | None = None
     ) -> None:
         """Hand one body in; see `schemas.broker.Broker.publish` for what is raised when."""
-        address = f"{exchange} {key}"
-        sent = False
+        address, loop = f"{exchange} {key}", asyncio.get_running_loop()
+        began = loop.time()
+        deadline = began + self._server.call_timeout_seconds
+        line = await self._line(address, deadline, waits=confirm)
+        channel = line.confirmed if confirm else line.unconfirmed
+        header = spec.Basic.Properties(
+            delivery_mode=PERSISTENT, message_id=next(self._ids), **(properties or {"content_type": CONTENT_TYPE})
+        )
         try:
-            async with asyncio.timeout(self._server.call_timeout_seconds):
-                channel = await self._channel(confirm)
-                header = spec.Basic.Properties(
-                    delivery_mode=PERSISTENT, message_id=next(self._ids), **(properties or {"content_type": CONTENT_TYPE})
-                )
-                sent = True
-                await channel.basic_publish(body, exchange=exchange, routing_key=key, properties=header, mandatory=confirm, wait=False)
-        except PublishError as error:
-            raise Undeliverable(f"no queue takes a message to {address}") from error
-        except DeliveryError as error:
-            raise Unavailable(f"RabbitMQ refuses a message to {address}: its queue is full or not available") from error
-        except ChannelInvalidStateError as error:
-            raise Unavailable(f"publishing to {address}: the connection was just lost") from error
-        except TimeoutError as error:
-            if sent:
-                raise OutcomeUnknown(f"no confirm for a message to {address} within {self._server.call_timeout_seconds:g} s") from error
-            raise Unavailable(f"RabbitMQ takes no message to {address} ({self._server.call_timeout_seconds:g} s)") from error
-        except asyncio.CancelledError as error:
-            if cancelled_by_us():
-                raise
-            raise OutcomeUnknown(f"the connection was lost before the confirm for a message to {address}") from error
-        except (Unavailable, ValueError, TypeError):
+            with outcome(address):
+                async with asyncio.timeout_at(deadline):
+                    await channel.basic_publish(body, exchange=exchange, routing_key=key, properties=header, mandatory=confirm, wait=False)
+        except OutcomeUnknown:
+            # Where nothing at all was confirmed for so long, and the broker has not said that it is blocked, the line is
+            # dead, or as good as dead: the next publish goes over another one.
+            if line.heard_at < began and not await is_blocked(channel):
+                line.lost.set()
             raise
-        except Exception as error:
-            raise OutcomeUnknown(f"no confirm for a message to {address}: {told(error)}") from error
+        except Undeliverable:
+            line.heard_at = loop.time()
+            raise
+        if confirm:
+            line.heard_at = loop.time()
 
     async def declare(self, *queues: Queue) -> None:
         """Declare queues with their bindings.
@@ -116,21 +148,24 @@ class Publisher:
         try:
             async with asyncio.timeout(self._server.call_timeout_seconds):
                 await self._open.wait()
-                assert self._channels is not None  # set before `_open`
-                await self._declare_on(self._channels.confirmed.connection, *queues)
+                assert self._current is not None  # set before `_open`
+                await self._declare_on(self._current.confirmed.connection, *queues)
         except TimeoutError as error:
             raise Unavailable(f"queues not declared within {self._server.call_timeout_seconds:g} s") from error
 
-    async def _channel(self, confirm: bool) -> Channel:
-        if not confirm and not self._open.is_set():
+    async def _line(self, address: str, deadline: float, *, waits: bool) -> _Line:
+        if not waits and not self._open.is_set():
             raise Unavailable("RabbitMQ is not there, and an unconfirmed message does not wait for it")
-        await self._open.wait()
-        assert self._channels is not None  # set before `_open`, and taken away after it
-        channel = self._channels.confirmed if confirm else self._channels.unconfirmed
-        # Under a memory or disk alarm the broker reads nothing from us: what is sent now would go out some day, long
-        # after the caller was told that it is unknown.
-        await channel.connection.ready()
-        return channel
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._open.wait()
+                assert self._current is not None  # set before `_open`
+                # Under a memory or disk alarm the broker reads nothing from us: what is sent now would go out some day,
+                # long after the caller was told that it is unknown.
+                await self._current.confirmed.connection.ready()
+                return self._current
+        except TimeoutError as error:
+            raise Unavailable(f"RabbitMQ takes no message to {address} ({self._server.call_timeout_seconds:g} s)") from error
 
     async def _one_connection(self) -> None:
         async with connected(self._server, "publishing") as connection:
@@ -139,19 +174,20 @@ class Publisher:
                     await self._declare_on(connection, queue)
                 except UnsafeServer as error:
                     report_mismatch(queue.name, error)
-            channels = _Channels(await opened(self._server, connection, confirms=True), await opened(self._server, connection))
-            lost = asyncio.Event()
-            for channel in (channels.confirmed, channels.unconfirmed):
-                channel.closing.add_done_callback(lambda _: lost.set())
-            self._channels = channels
+            confirmed = await opened(self._server, connection, confirms=True)
+            unconfirmed = await opened(self._server, connection)
+            line = self._current = _Line(confirmed, unconfirmed, asyncio.Event(), asyncio.get_running_loop().time())
+            for channel in (confirmed, unconfirmed):
+                channel.closing.add_done_callback(lambda _: line.lost.set())
             self._open.set()
             self._tried.set()
             log.info("publishing_line_opened", prefix=self._server.topology.prefix)
             try:
-                await lost.wait()
+                await line.lost.wait()
             finally:
                 self._open.clear()
-            raise Unavailable(why_closed(channels.confirmed if channels.confirmed.is_closed else channels.unconfirmed))
+            closed = [channel for channel in (confirmed, unconfirmed) if channel.is_closed]
+            raise Unavailable(why_closed(closed[0]) if closed else "it confirms nothing")
 
     async def _declare_on(self, connection: AbstractConnection, *queues: Queue) -> None:
         # A refusal closes the channel that it happened on, so this one is never one that publishes.

@@ -9,14 +9,15 @@ from urllib.parse import urlsplit
 
 
 class Proxy:
-    """A line to the server at `url`, through a port of its own. `deaf`: what the server says is thrown away."""
+    """Lines to the server at `url`, through a port of its own."""
 
     def __init__(self, url: str, port: int = 0) -> None:
         self._parts = urlsplit(url)
         self._port = port
         self._server: asyncio.Server | None = None
         self._lines: set[asyncio.Task[None]] = set()
-        self.deaf = False
+        self._opened = 0
+        self._deaf = 0
 
     @property
     def url(self) -> str:
@@ -28,6 +29,14 @@ class Proxy:
         """Take connections from now on."""
         self._server = await asyncio.start_server(self._on_client, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
+
+    def deafen(self) -> None:
+        """Throw away what the server says on every line that is open now, and on none that is opened later."""
+        self._deaf = self._opened
+
+    def hear(self) -> None:
+        """Let through again what the server says."""
+        self._deaf = 0
 
     async def cut(self) -> None:
         """Break every line."""
@@ -52,18 +61,20 @@ class Proxy:
             self._lines.discard(task)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._opened += 1
+        number = self._opened
         far_reader, far_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port or 5672)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, far_writer, from_server=False))
-                group.create_task(self._pump(far_reader, writer, from_server=True))
+                group.create_task(self._pump(reader, far_writer))
+                group.create_task(self._pump(far_reader, writer, line=number))
         finally:
             writer.transport.abort()
             far_writer.transport.abort()
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, from_server: bool) -> None:
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, line: int | None = None) -> None:
         while data := await source.read(65536):
-            if not (from_server and self.deaf):
+            if line is None or line > self._deaf:
                 sink.write(data)
                 await sink.drain()
         sink.close()

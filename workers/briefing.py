@@ -7,7 +7,6 @@ Step ids and agent names stand in the manifest only. Called by the worker line a
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
@@ -16,12 +15,12 @@ from schemas import fields
 from schemas.blackboard import ABSENT
 from schemas.briefs import Brief, LeftOut, LineOrigin, Manifest, ManifestLine
 from schemas.facts import Fact
-from schemas.frozen import Scalar
 from schemas.plans import Need, Step, inputs_of, needs_of
 from schemas.requests import ConstraintRecord, RequestRecord
 from schemas.results import AgentResult, Failure, FailureCode
 from workers import tokens
 from workers.phrases import EN, Phrases
+from workers.quoting import lines_of, one_line, quote, scalar_text
 from workers.sentences import cut
 
 SUMMARY_CHARACTERS = 300
@@ -316,40 +315,6 @@ def _scope_lines(material: _Material) -> list[_Line]:
 
 def _style_lines(material: _Material) -> list[_Line]:
     return [_Line(line, LineOrigin.RULE, key="style") for line in material.phrases.style_rule]
-
-
-def scalar_text(value: Scalar) -> str:
-    """Return a value on one line: text as it is, numbers and booleans as JSON writes them."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return one_line(value) if isinstance(value, str) else str(value)
-
-
-def lines_of(text: str) -> list[str]:
-    """Return the lines of a text, whatever separates them, with every other control character made visible."""
-    return ["".join(map(_visible, line)) for line in text.splitlines()] or [""]
-
-
-def quote(text: str) -> list[str]:
-    """Return the lines of a text from outside, each marked as quoted: none of them can pass for a heading or a rule."""
-    return [f"> {line}" if line else ">" for line in lines_of(text.strip())]
-
-
-def one_line(text: str) -> str:
-    """Return a text on one line, line breaks and control characters made visible."""
-    return "".join(map(_visible, text.strip()))
-
-
-def _visible(character: str) -> str:
-    """Line breaks would forge lines, control and direction marks would show another text than the model reads."""
-    if character == "\t":
-        return " "
-    if unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _DIRECTION_MARKS:
-        return {"\n": "\\n", "\r": "\\r"}.get(character, f"\\u{ord(character):04x}")
-    return character
-
-
-_DIRECTION_MARKS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def _no_heading(line: str) -> str:

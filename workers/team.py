@@ -29,8 +29,9 @@ from workers.agents.agent import Agent
 from workers.agents.models import Model
 from workers.agents.specialist import Specialist
 from workers.agents.tools import utc_now
-from workers.briefing import BriefLimits, scalar_text
+from workers.briefing import BriefLimits
 from workers.phrases import EN, Phrases
+from workers.quoting import scalar_text
 
 _SHIPPED = "workers.teams"
 

@@ -1,8 +1,8 @@
 """The loop of a specialist: pydantic-ai's, watched from outside.
 
 The library asks the model, checks what it says, and calls tools side by side. Added here: every call as an observation, the
-true termination, usage, pointers in place of repeated returns, and the recorder. The only module that imports the library;
-called by agents.specialist alone, on its first run.
+true termination, usage, pointers in place of repeated returns, and the recorder. With `engines` and `messages` the only module
+that imports the library; called by agents.specialist alone, on its first run.
 
 A tool's return reaches the model as the JSON text of a tool message of its own, which is the protocol's fence: no text in it
 can end the message or begin another.
@@ -11,8 +11,7 @@ can end the message or begin another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,11 +36,8 @@ from pydantic_ai.messages import (
     TextPart,
     ToolCallPart,
     ToolReturnPart,
-    UserPromptPart,
 )
-from pydantic_ai.models import Model as LibraryModel
 from pydantic_ai.models import ModelRequestContext
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
 from schemas.codec import Json, encode
@@ -50,8 +46,10 @@ from schemas.plans import Budget
 from schemas.results import FailureCode, Termination, Usage
 from workers import tokens
 from workers.agents.agent import AgentBrief
+from workers.agents.engines import opened, settings_of
 from workers.agents.limits import LoopLimits
-from workers.agents.models import Call, Model, ModelInput, OpenAICompatible, Say, ScriptedModel, SeenReturn, Turn
+from workers.agents.messages import part_text, plain, pointer, return_key
+from workers.agents.models import Model, ModelInput, OpenAICompatible, ScriptedModel
 from workers.agents.tools import CONTRADICTION_TOOL, Tool, ToolContext, ToolFault, ToolObservation
 
 _RETRYABLE = (ModelRateLimitError, ModelUnavailableError, ModelOverloadedError, ModelServerError, ModelConnectionError)
@@ -100,7 +98,7 @@ async def run_loop(
     """
     watch = _Watch(agent=agent, brief=brief, model=model, context=context, limits=limits)
     try:
-        async with asyncio.timeout(brief.step.timeout_seconds) as clock, _opened(model) as library_model:
+        async with asyncio.timeout(brief.step.timeout_seconds) as clock, opened(model) as library_model:
             runner: Agent[None, str] = Agent(
                 library_model,
                 name="specialist",
@@ -108,7 +106,7 @@ async def run_loop(
                 tools=[*(watch.wrapped(tool) for tool in tools.values()), watch.contradiction_tool()],
                 # Wrong tool names and arguments are ordinary rounds here: the step limit ends them, not a count of their own.
                 retries=limits.rounds + 1,
-                model_settings=_settings(model),
+                model_settings=settings_of(model),
             )
             answer = await runner.run(brief.text, capabilities=[watch], usage_limits=UsageLimits(request_limit=None))
     except _Halt as halt:
@@ -179,7 +177,7 @@ class _Watch(AbstractCapability[None]):
     ) -> ModelResponse:
         """Count what was used, and remember in which order calls were asked for."""
         if isinstance(self.model, ScriptedModel):
-            self.output_tokens += tokens.estimate("".join(_part_text(part) for part in response.parts))
+            self.output_tokens += tokens.estimate("".join(part_text(part) for part in response.parts))
         else:
             self.input_tokens += response.usage.input_tokens
             self.output_tokens += response.usage.output_tokens
@@ -252,9 +250,9 @@ class _Watch(AbstractCapability[None]):
                 continue
             parts: list[ModelRequestPart] = []
             for part in message.parts:
-                key = _return_key(part) if isinstance(part, ToolReturnPart) else None
+                key = return_key(part) if isinstance(part, ToolReturnPart) else None
                 if isinstance(part, ToolReturnPart) and key in first:
-                    parts.append(_pointer(part, self.brief.phrases.same_return.format(round=first[key])))
+                    parts.append(pointer(part, self.brief.phrases.same_return.format(round=first[key])))
                     continue
                 if key is not None:
                     first[key] = number
@@ -266,7 +264,7 @@ class _Watch(AbstractCapability[None]):
         """Count rounds that brought nothing which had not been seen before in this run, whatever the arguments."""
         if self.round == 0:
             return
-        returns = {_return_key(part) for part in messages[-1].parts if isinstance(part, ToolReturnPart)}
+        returns = {return_key(part) for part in messages[-1].parts if isinstance(part, ToolReturnPart)}
         self.stale = self.stale + 1 if returns <= self.seen else 0
         self.seen |= returns
         if self.stale >= self.limits.stale_rounds:
@@ -279,7 +277,7 @@ class _Watch(AbstractCapability[None]):
             step_id=self.brief.step_id,
             round=self.round + 1,
             instructions=instructions or "",
-            messages=tuple(_plain(messages)),
+            messages=tuple(plain(messages)),
             tools=tuple(
                 {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
                 for tool in request.model_request_parameters.function_tools
@@ -297,106 +295,10 @@ class _Watch(AbstractCapability[None]):
             raise _Halt(Termination.BUDGET_EXHAUSTED, f"the budget of {budget.tokens:,} tokens does not reach for another round")
 
 
-@asynccontextmanager
-async def _opened(model: Model) -> AsyncIterator[LibraryModel]:
-    """Give the library's model for one run; connections end with it."""
-    if isinstance(model, ScriptedModel):
-        yield FunctionModel(_Script(model), model_name=model.name)
-        return
-    # The OpenAI client belongs to an extra: a scripted model runs without it.
-    from openai import AsyncOpenAI  # type: ignore[import-not-found, unused-ignore]  # in the extra only
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    # The worker repeats a failed attempt, with backoff and on the record; a client that also did would hide it.
-    async with AsyncOpenAI(base_url=model.base_url, api_key=model.api_key, timeout=model.timeout_seconds, max_retries=0) as client:
-        yield OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=client))
-
-
-def _settings(model: Model) -> ModelSettings:
-    if isinstance(model, OpenAICompatible):
-        return ModelSettings(temperature=model.temperature, timeout=model.timeout_seconds)
-    return ModelSettings(temperature=0.0)
-
-
-@dataclass
-class _Script:
-    """Puts a scripted model's function in the place of a model: it sees what a real one would see."""
-
-    model: ScriptedModel
-
-    async def __call__(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        number = 1 + sum(isinstance(message, ModelResponse) for message in messages)
-        turn = Turn(
-            instructions=info.instructions or "",
-            brief=next(str(part.content) for message in messages for part in message.parts if isinstance(part, UserPromptPart)),
-            returns=tuple(_seen_returns(messages)),
-            tools=tuple(tool.name for tool in info.function_tools),
-            round=number,
-        )
-        if self.model.delay_seconds:
-            await asyncio.sleep(self.model.delay_seconds)
-        reply = self.model.script(turn)
-        reply = reply if isinstance(reply, Say | Call) else await reply
-        if isinstance(reply, Say):
-            return ModelResponse(parts=[TextPart(reply.text)])
-        calls = [
-            ToolCallPart(tool, dict(arguments), tool_call_id=f"call-{number}-{index}")
-            for index, (tool, arguments) in enumerate(reply.calls, start=1)
-        ]
-        return ModelResponse(parts=[TextPart(reply.text), *calls] if reply.text else calls)
-
-
-def _seen_returns(messages: Sequence[ModelMessage]) -> list[SeenReturn]:
-    found = []
-    number = 0
-    for message in messages:
-        if isinstance(message, ModelResponse):
-            number += 1
-            continue
-        found += [
-            SeenReturn(part.tool_name, part.model_response_str(), number) for part in message.parts if isinstance(part, ToolReturnPart)
-        ]
-    return found
-
-
 def _seen_by_model(observation: ToolObservation) -> str:
     """A return as JSON text; a failed call as an object with `error`."""
     value = observation.returned if observation.error is None else {"error": observation.error}
     return encode(value).decode()
-
-
-def _return_key(part: ToolReturnPart) -> tuple[str, str]:
-    return part.tool_name, part.model_response_str()
-
-
-def _pointer(part: ToolReturnPart, text: str) -> ToolReturnPart:
-    return ToolReturnPart(part.tool_name, text, tool_call_id=part.tool_call_id, timestamp=part.timestamp, outcome=part.outcome)
-
-
-def _plain(messages: Sequence[ModelMessage]) -> list[dict[str, Json]]:
-    """Messages as roles and texts: what any model reads, without the library's bookkeeping."""
-    plain: list[dict[str, Json]] = []
-    for message in messages:
-        for part in message.parts:
-            match part:
-                case UserPromptPart():
-                    plain.append({"role": "user", "text": str(part.content)})
-                case ToolReturnPart():
-                    plain.append({"role": "tool", "tool": part.tool_name, "text": part.model_response_str()})
-                case ToolCallPart():
-                    plain.append({"role": "assistant", "call": part.tool_name, "arguments": part.args_as_json_str()})
-                case TextPart():
-                    plain.append({"role": "assistant", "text": part.content})
-                case _:
-                    plain.append({"role": part.part_kind, "text": str(getattr(part, "content", ""))})
-    return plain
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, ToolCallPart):
-        return part.tool_name + part.args_as_json_str()
-    return str(getattr(part, "content", ""))
 
 
 def _may_succeed_later(error: ModelAPIError) -> bool:

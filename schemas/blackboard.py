@@ -259,12 +259,13 @@ def check_write(write: Write) -> None:
 
     Raises:
         LimitExceeded: a value or the whole write is too large, or puts too many fields.
-        InvalidValue: a short operation id, an empty field name, a negative length, a lease or an `after` without its field.
+        InvalidValue: a short operation id, an empty field name, a negative length, a lease or an `after` without its field,
+            a label that is no Unicode.
     """
     if len(write.operation_id) < 6:
         raise InvalidValue("an operation id has at least 6 characters", path="operation_id")
     within(len(write.put), MAX_WRITE_FIELDS, "the write", path="put", unit="fields")
-    total = sum(len(name) + len(text) for name, text in write.labels.items())
+    total = sum(_length(name) + _length(text) for name, text in write.labels.items())
     for name, value in write.put.items():
         if not name or "\x00" in name:
             raise InvalidValue(f"{name!r} is no field name", path="put")
@@ -277,6 +278,13 @@ def check_write(write: Write) -> None:
         raise InvalidValue("a length is not negative, and counted from a field that the write expects", path="after")
     if write.expire_after_seconds is not None and write.expire_after_seconds < 0:
         raise InvalidValue("a length is not negative", path="expire_after_seconds")
+
+
+def _length(label: str) -> int:
+    try:
+        return len(label.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidValue("a lone surrogate cannot be stored as UTF-8", path="labels") from error
 
 
 def fold(events: Iterable[Event]) -> dict[str, Stored]:

@@ -1,0 +1,1 @@
+"""End to end: real processes on real servers, through the command line, as a user and an operator see them."""

@@ -1,0 +1,235 @@
+"""Briefline's commands as processes of their own: started, waited for by what they log, killed by pid, and ended.
+
+No test sleeps here: a reader thread hands every log line on as it comes. Used by the fixtures of this folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import orjson
+import redis
+
+ROOT = Path(__file__).parent.parent.parent
+PATIENCE_SECONDS = 40.0
+"""How long anything here may take before it counts as hung; two loaded cores start a worker in six seconds."""
+
+
+class Process:
+    """One `briefline` command that runs until it is ended. Its standard error is kept, and can be waited for."""
+
+    def __init__(self, arguments: Sequence[str], environment: dict[str, str]) -> None:
+        self.arguments = tuple(arguments)
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "ops", *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert self._popen.stdout is not None
+        self._reader = threading.Thread(target=self._read, args=(self._popen.stdout,), daemon=True)
+        self._reader.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            with self._changed:
+                self.lines.append(line.decode(errors="replace").rstrip("\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        return self._popen.poll()
+
+    @property
+    def output(self) -> str:
+        """All that it wrote, on both streams."""
+        return "\n".join(self.lines)
+
+    @property
+    def name(self) -> str:
+        """The name under which it writes on the board."""
+        return str(self.wait_for("worker_started" if self.arguments[0] == "worker" else "orchestrator_started")["name"])
+
+    def logged(self, event: str, **values: object) -> list[dict[str, Any]]:
+        """Its log lines of this event so far that have these values."""
+        with self._changed:
+            lines = list(self.lines)
+        found = (orjson.loads(line) for line in lines if line.startswith("{"))
+        return [line for line in found if line.get("event") == event and values.items() <= line.items()]
+
+    def wait_for(self, event: str, **values: object) -> dict[str, Any]:
+        """Return its first log line of this event with these values, as soon as there is one."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        with self._changed:
+            while not (found := self.logged(event, **values)):
+                left = give_up - time.monotonic()
+                ended = not self._reader.is_alive()
+                assert left > 0 and not ended, f"{self.arguments}: no {event} ({'ended' if ended else 'hung'}); it wrote:\n{self.output}"
+                self._changed.wait(min(left, 0.5))
+        return found[0]
+
+    def send(self, sign: signal.Signals) -> None:
+        """Send it a signal."""
+        self._popen.send_signal(sign)
+
+    def kill(self) -> None:
+        """End it by SIGKILL."""
+        self._popen.kill()
+        self.wait()
+
+    def wait(self) -> int:
+        """Wait until it has ended, and return its exit code."""
+        code = self._popen.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+        return code
+
+    def end(self) -> int:
+        """Tell it to end by SIGTERM, wait, and return its exit code."""
+        self._popen.terminate()
+        return self.wait()
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command came to."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as the one JSON value that it must be."""
+        return orjson.loads(self.stdout)
+
+
+@dataclass
+class System:
+    """Processes over one pair of servers, under names of a test's own. Leaving it ends them all.
+
+    It fails when a process that nobody killed ended by itself, or ended otherwise than a process that is told to end should.
+    """
+
+    redis_url: str
+    rabbitmq_url: str
+    settings: dict[str, str] = field(default_factory=dict)
+    key_prefix: str = field(default_factory=lambda: f"briefline-e2e-{secrets.token_hex(6)}")
+    topology_prefix: str = field(default_factory=lambda: f"briefline.e2e.{secrets.token_hex(4)}")
+    processes: list[Process] = field(default_factory=list)
+
+    def environment(self, **settings: object) -> dict[str, str]:
+        """The environment of a process: this system's names, its settings, and these."""
+        given = {
+            "redis_url": self.redis_url,
+            "rabbitmq_url": self.rabbitmq_url,
+            "key_prefix": self.key_prefix,
+            "topology_prefix": self.topology_prefix,
+            "log_format": "json",
+            **self.settings,
+            **settings,
+        }
+        return {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **{f"BRIEFLINE_{name.upper()}": str(value) for name, value in given.items()}}
+
+    def start(self, *arguments: str, **settings: object) -> Process:
+        """Start a command, and do not wait."""
+        process = Process(arguments, self.environment(**settings))
+        self.processes.append(process)
+        return process
+
+    def worker(self, *arguments: str, **settings: object) -> Process:
+        """Start a worker; `name` waits until it serves."""
+        return self.start("worker", *arguments, **settings)
+
+    def orchestrator(self, **settings: object) -> Process:
+        """Start an orchestrator; `name` waits until it serves."""
+        return self.start("orchestrator", **settings)
+
+    def run(self, *arguments: str, input: bytes = b"", cwd: Path = ROOT, **settings: object) -> Done:
+        """Run a command to its end."""
+        return run(*arguments, environment=self.environment(**settings), input=input, cwd=cwd)
+
+    def json(self, *arguments: str, code: int = 0, **settings: object) -> Any:
+        """Run a command with --json, to the exit code that is expected, and return what it printed."""
+        done = self.run(*arguments, "--json", **settings)
+        assert done.code == code, done
+        return done.json
+
+    def now_ms(self) -> int:
+        """The board's time."""
+        with redis.Redis.from_url(self.redis_url, socket_timeout=10) as client:
+            seconds, micros = client.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        running = [process for process in self.processes if process.code is None]
+        for process in running:
+            process.send(signal.SIGTERM)
+        try:
+            for process in running:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait()
+        finally:
+            hung = [process for process in self.processes if process.code is None]
+            for process in hung:
+                process.kill()
+            self._forget()
+        if error is None:
+            assert not hung, f"did not end: {[process.arguments for process in hung]}"
+            wrong = [process for process in running if process.code != 0]
+            assert not wrong, f"{wrong[0].arguments} ended with {wrong[0].code}:\n{wrong[0].output}"
+            for process in self.processes:
+                assert "Traceback" not in process.output, process.output
+
+    def _forget(self) -> None:
+        """Delete what the test left in Redis; its queues go with the virtual host."""
+        with redis.Redis.from_url(self.redis_url, socket_timeout=10) as client:
+            for key in client.scan_iter(match=f"{self.key_prefix}*", count=1000):
+                client.delete(key)
+
+
+def run(*arguments: str, environment: dict[str, str], input: bytes = b"", cwd: Path = ROOT) -> Done:
+    """Run `briefline` with these arguments to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ops", *arguments], input=input, env=environment, cwd=cwd, capture_output=True, timeout=90, check=False
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def claims(shown: Any, step: str) -> list[dict[str, Any]]:
+    """The claims of a step in what `show --json` printed, oldest first."""
+    return [event for event in shown["timeline"] if event.get("event") == "step_claimed" and event["step"] == step]
+
+
+def results(shown: Any) -> Iterator[str]:
+    """The result fields that were written, once for each write."""
+    for event in shown["timeline"]:
+        yield from (name for name in event["fields"] if name.startswith("result/"))

@@ -11,7 +11,7 @@ import structlog
 
 from orchestrator.advancing import advance
 from orchestrator.bells import bell_of
-from orchestrator.causes import Cause, Continued, ResultCame
+from orchestrator.causes import Cause, Continued, ResultCame, Submitted
 from orchestrator.decisions import Change, Decision, Ring, RingStatus, RingTask, Verdict
 from orchestrator.scheduling import full_fields, partial_fields
 from orchestrator.views import Outline, View, outlined, view_of
@@ -74,6 +74,8 @@ class Actor:
         outline = self._outlines.get(request_id)
         if outline is None:
             names: tuple[str, ...] = (fields.REQUEST, fields.STATUS, fields.PLAN)
+            if isinstance(cause, Submitted):
+                names += (fields.CARD,)
         elif isinstance(cause, ResultCame):
             names = partial_fields(cause.step_id, outline)
         else:

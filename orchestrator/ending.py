@@ -31,7 +31,8 @@ from schemas.results import Failure, FailureCode
 def needed_for_answer(view: View, outline: Outline, standing: Mapping[str, Standing]) -> tuple[str, ...]:
     """Return what has still to be read before an answer can be assembled: the results of the completed steps, and the card."""
     results = (fields.result(step) for step, state in standing.items() if state is Standing.COMPLETED)
-    return view.missing((*full_fields(outline), fields.CARD, *results))
+    card = () if outline.language else (fields.CARD,)
+    return view.missing((*full_fields(outline), *card, *results))
 
 
 def answer(view: View, outline: Outline, standing: Mapping[str, Standing], *, retention_seconds: int) -> Decision:
@@ -144,5 +145,7 @@ def _event_of(status: RequestStatus) -> str:
 
 
 def _language(view: View) -> Literal["en", "zh"]:
+    if view.outline is not None and view.outline.language is not None:
+        return view.outline.language
     card = view.card
     return "en" if card is None else card.language

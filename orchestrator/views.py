@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from graphlib import TopologicalSorter
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from schemas import fields
 from schemas.blackboard import ABSENT, Snapshot, Stored, Write, Written
@@ -51,6 +51,8 @@ class Outline:
     waiters: Mapping[str, tuple[str, ...]]
     """Step -> the steps that have it among their inputs."""
     constraints: tuple[str, ...]
+    language: Literal["en", "zh"] | None = None
+    """The team's, where its card was read."""
     trace: str | None = None
 
 
@@ -155,7 +157,9 @@ def outlined(view: View, known: Outline | None = None) -> View:
         return replace(view, outline=None)
     definitions = {step: _definition(view.stored[fields.definition(step)].value) for step in plan.steps}
     order, waiters = _graph(tuple(definitions.values()))
-    return replace(view, outline=Outline(version, plan, definitions, order, waiters, request.constraints, request.trace))
+    card = view.card
+    language = card.language if card else None
+    return replace(view, outline=Outline(version, plan, definitions, order, waiters, request.constraints, language, request.trace))
 
 
 def outline_fields(view: View) -> tuple[str, ...]:

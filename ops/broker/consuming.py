@@ -19,11 +19,12 @@ import structlog
 from aiormq import Channel, spec
 from aiormq.abc import DeliveredMessage
 
+from ops.broker.acks import Acks
 from ops.broker.background import Background
 from ops.broker.backoff import delays
 from ops.broker.credit import adjustment
 from ops.broker.dispatching import Dispatcher
-from ops.broker.line import Server, connected, declare, opened, report_mismatch, translated, why_closed
+from ops.broker.line import CLOSE_SECONDS, Server, connected, declare, opened, report_mismatch, translated, why_closed
 from ops.broker.topology import Queue
 from schemas.errors import Unavailable, UnsafeServer
 
@@ -47,6 +48,8 @@ class _Intake:
         self.tags: set[str] = set()
         self.granted = 0
         self.in_hand: set[Arrived] = set()
+        self.acks = Acks()
+        self.misfit = False
         self.failed = ""
         self.wake = asyncio.Event()
         channel.closing.add_done_callback(lambda _: self.wake.set())
@@ -60,18 +63,33 @@ class _Intake:
     @property
     def retired(self) -> int:
         """Deliveries in hand that came by a consumption that was cancelled since."""
-        return sum(arrived.tag not in self.tags for arrived in self.in_hand)
-
-    def settled(self, arrived: Arrived) -> None:
-        """Note that a delivery is no longer in hand; credit that was taken back may be free again."""
-        self.in_hand.discard(arrived)
-        if arrived.tag not in self.tags:
-            self.wake.set()
+        return sum(arrived.consumption not in self.tags for arrived in self.in_hand)
 
     def fail(self, reason: str) -> None:
         """Give this channel up. One on which a call got no answer may stay open for long, and hand out nothing."""
         self.failed = reason
         self.wake.set()
+
+    def take(self, arrived: Arrived) -> None:
+        """Note a delivery that is in hand from now on."""
+        self.in_hand.add(arrived)
+        self.acks.arrived(arrived.tag)
+
+    def let_go(self, arrived: Arrived) -> None:
+        """Note a delivery that is no longer in hand: credit that was taken back may be free again."""
+        self.in_hand.discard(arrived)
+        if arrived.consumption not in self.tags:
+            self.misfit = True
+            self.wake.set()
+
+    async def flush(self, *, wait: bool = False) -> None:
+        """Send the acknowledgements that are due; with `wait`, return once they have left this process."""
+        try:
+            with translated("ack"):
+                for frame in self.acks.take():
+                    await self.channel.basic_ack(frame.tag, multiple=frame.multiple, wait=wait)
+        except Unavailable as error:
+            log.warning("settling_failed", how="ack", error=str(error))
 
     def _on_cancel(self, frame: spec.Basic.Cancel) -> None:
         self.fail("the queue was deleted")
@@ -80,13 +98,14 @@ class _Intake:
 class Arrived:
     """A message as it came over one channel (`ops.broker.dispatching.Arrival`)."""
 
-    __slots__ = ("_intake", "_message", "_park", "tag")
+    __slots__ = ("_intake", "_message", "_park", "consumption", "tag")
 
-    def __init__(self, message: DeliveredMessage, tag: str, intake: _Intake, park: Park) -> None:
+    def __init__(self, message: DeliveredMessage, consumption: str, intake: _Intake, park: Park) -> None:
         self._message = message
         self._intake = intake
         self._park = park
-        self.tag = tag
+        self.consumption = consumption
+        self.tag = message.delivery_tag or 0
 
     @property
     def body(self) -> bytes:
@@ -99,25 +118,28 @@ class Arrived:
         return bool(self._message.redelivered)
 
     async def ack(self) -> None:
-        """Settle it for good; on a lost line the broker hands it out again."""
-        await self._settle("ack", lambda tag: self._intake.channel.basic_ack(tag, wait=False))
+        """Settle it for good, together with others that are done now; on a lost line the broker hands it out again."""
+        self._intake.let_go(self)
+        if self._intake.over:
+            log.warning("settling_failed", how="ack", error="its connection was lost")
+            return
+        self._intake.acks.done(self.tag)
+        self._intake.wake.set()
 
     async def requeue(self) -> None:
         """Hand it back at once."""
-        await self._settle("requeue", lambda tag: self._intake.channel.basic_nack(tag, requeue=True, wait=False))
+        self._intake.let_go(self)
+        try:
+            with translated("requeue"):
+                await self._intake.channel.basic_nack(self.tag, requeue=True, wait=False)
+        except Unavailable as error:
+            log.warning("settling_failed", how="requeue", error=str(error))
+        self._intake.acks.left(self.tag)
 
     async def park(self, reason: str) -> None:
         """Store it with the reason, confirmed, then settle it."""
         await self._park(self._message, reason)
         await self.ack()
-
-    async def _settle(self, how: str, send: Callable[[int], Awaitable[None]]) -> None:
-        self._intake.settled(self)
-        try:
-            with translated(how):
-                await send(self._message.delivery_tag or 0)
-        except Unavailable as error:
-            log.warning("settling_failed", how=how, error=str(error), body_bytes=len(self.body))
 
 
 class RabbitMQConsumer:
@@ -196,10 +218,20 @@ class RabbitMQConsumer:
                 while not intake.over:
                     await intake.wake.wait()
                     intake.wake.clear()
-                    await self._fit()
+                    await intake.flush()
+                    if intake.misfit:
+                        await self._fit()
             finally:
                 self._intake = None
+                await self._last_words(intake)
             raise Unavailable(intake.failed or why_closed(channel))
+
+    async def _last_words(self, intake: _Intake) -> None:
+        """Send what is due before the connection closes, if it still takes anything."""
+        if not intake.over:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await intake.flush(wait=True)
 
     async def _fit(self) -> None:
         """Bring what is consumed in line with the credit. Where that fails the channel is given up, and the run opens another."""
@@ -207,6 +239,7 @@ class RabbitMQConsumer:
             intake = self._intake
             if intake is None or intake.over:
                 return
+            intake.misfit = False
             try:
                 with translated(f"consuming {self._name}"):
                     async with asyncio.timeout(self._server.call_timeout_seconds):
@@ -235,7 +268,7 @@ class RabbitMQConsumer:
         async def on_delivery(message: DeliveredMessage) -> None:
             # This runs in a task of the channel's, which a lost line cancels: it only hands over.
             arrived = Arrived(message, tag, intake, self._park)
-            intake.in_hand.add(arrived)
+            intake.take(arrived)
             if self._stopping:
                 await arrived.requeue()
             else:

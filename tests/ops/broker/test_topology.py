@@ -1,4 +1,4 @@
-"""Names, keys and credit are plain data: no server is needed to see that they fit together."""
+"""Names, keys, credit and acknowledgements are plain data: no server is needed to see that they fit together."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ops.broker.acks import Acks, Frame
 from ops.broker.backoff import delays
 from ops.broker.credit import Adjustment, adjustment
 from ops.broker.topology import Topology, takes
@@ -95,3 +96,40 @@ def test_credit_and_what_is_in_hand_never_exceed_the_prefetch(prefetch: int, gra
     assert not step.cancel
     assert granted + step.add + retired == max(prefetch, retired + granted)
     assert adjustment(prefetch=prefetch, granted=granted + step.add, retired=retired) == Adjustment()
+
+
+def test_what_is_done_up_to_a_delivery_is_acknowledged_in_one_frame() -> None:
+    acks = Acks()
+    for tag in range(1, 8):
+        acks.arrived(tag)
+    for tag in (3, 1, 2, 6):
+        acks.done(tag)
+    assert acks.take() == [Frame(3, multiple=True), Frame(6, multiple=False)]
+    assert acks.take() == []
+    acks.done(4)
+    assert acks.take() == [Frame(4, multiple=False)]
+    acks.left(5)
+    acks.done(7)
+    assert acks.take() == [Frame(7, multiple=False)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from(["done", "left", "take"]))))
+def test_no_acknowledgement_covers_a_delivery_that_is_not_done(story: list[tuple[int, str]]) -> None:
+    acks = Acks()
+    open_at_the_broker, done = set(range(1, 31)), set[int]()
+    for tag in range(1, 31):
+        acks.arrived(tag)
+    for tag, what in [*story, (0, "take")]:
+        if what == "take":
+            for frame in acks.take():
+                covered = {other for other in open_at_the_broker if other <= frame.tag} if frame.multiple else {frame.tag}
+                assert covered <= done
+                open_at_the_broker -= covered
+        elif tag in open_at_the_broker - done:
+            if what == "done":
+                acks.done(tag)
+                done.add(tag)
+            else:
+                open_at_the_broker.discard(tag)
+                acks.left(tag)
+    assert not done & open_at_the_broker

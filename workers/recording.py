@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from schemas import fields
 from schemas.blackboard import Blackboard, DeadEntry, Write, Written
@@ -141,7 +141,7 @@ def result_bell(request_id: str, step_id: str, record: StepRecord, version: str,
 
 async def _persist(call: Callable[[], Awaitable[_T]]) -> _T:
     async for attempt in AsyncRetrying(
-        retry=retry_if_exception_type(Unavailable), wait=wait_exponential_jitter(initial=0.2, max=5), reraise=True
+        retry=retry_if_exception_type(Unavailable), wait=wait_random_exponential(multiplier=0.2, max=5), reraise=True
     ):
         with attempt:
             return await call()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import hiredis
@@ -23,6 +23,8 @@ from schemas.errors import InvalidValue, OutcomeUnknown, Unavailable
 
 Argument: TypeAlias = str | bytes | int
 Reply: TypeAlias = Any
+LateCommand: TypeAlias = Callable[[], Sequence[Argument]]
+"""A command whose arguments are known only when there is a connection to send it on."""
 
 MAX_COMMANDS = 128
 """Commands of one flight: a renewal waits behind no more than these."""
@@ -30,11 +32,12 @@ MAX_FLIGHT_BYTES = 4 * 1024 * 1024
 
 
 class Call:
-    """A command on its way: its bytes, its waiter, its deadline, and whether the server may have seen it."""
+    """A command on its way: its bytes (or what to make them of), its waiter, its deadline, and whether it was ever sent."""
 
-    __slots__ = ("deadline", "packed", "reply", "sent")
+    __slots__ = ("command", "deadline", "packed", "reply", "sent")
 
-    def __init__(self, packed: bytes, reply: asyncio.Future[Reply], deadline: float) -> None:
+    def __init__(self, command: LateCommand | None, packed: bytes, reply: asyncio.Future[Reply], deadline: float) -> None:
+        self.command = command
         self.packed = packed
         self.reply = reply
         self.deadline = deadline
@@ -81,14 +84,17 @@ class Pipe:
         Raises:
             InvalidValue: text that UTF-8 cannot hold.
         """
+        return self._queue(None, _packed(command), urgent)
+
+    def call_late(self, command: LateCommand) -> asyncio.Future[Reply]:
+        """Send a command whose arguments depend on which server answers: it is made anew for each time it is sent."""
+        return self._queue(command, _packed(command()), urgent=False)
+
+    def _queue(self, command: LateCommand | None, packed: bytes, urgent: bool) -> asyncio.Future[Reply]:
         if self.closed:
             raise Unavailable("the blackboard is closed")
-        try:
-            packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub knows tuples of one item only
-        except UnicodeEncodeError as error:
-            raise InvalidValue(f"a lone surrogate at character {error.start} cannot be stored as UTF-8") from error
         loop = asyncio.get_running_loop()
-        call = Call(packed, loop.create_future(), loop.time() + self._deadline)
+        call = Call(command, packed, loop.create_future(), loop.time() + self._deadline)
         self._open[call] = None
         if urgent:
             self._waiting.appendleft(call)
@@ -153,6 +159,8 @@ class Pipe:
                 lane.connection = await self._connect()
             for call in batch:
                 call.sent = True
+                if call.command is not None:
+                    call.packed = _packed(call.command())
             await lane.connection.send_packed_command([call.packed for call in batch], check_health=False)
             for call in batch:
                 try:
@@ -217,6 +225,14 @@ class Pipe:
         self._open.pop(call, None)
         if not call.reply.done():
             call.reply.set_exception(error)
+
+
+def _packed(command: Sequence[Argument]) -> bytes:
+    try:
+        packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # its stub knows tuples of one item only
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"a lone surrogate at character {error.start} cannot be stored as UTF-8") from error
+    return packed
 
 
 class _Lane:

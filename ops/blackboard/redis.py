@@ -185,8 +185,11 @@ class RedisBlackboard:
         """See `Blackboard.write`."""
         check_request_id(request_id)
         check(write)
-        keys = request_keys(self._prefix, request_id)
-        reply = await self._pipe.call("FCALL", self._functions["write"], 5, *keys, *write_arguments(write, self._grace))
+        start = ("FCALL", self._functions["write"], 5, *request_keys(self._prefix, request_id))
+        if write.unheld:  # a reconnection may find that the board was away: what it found goes with the command
+            reply = await self._pipe.call_late(lambda: (*start, *write_arguments(write, self._grace)))
+        else:
+            reply = await self._pipe.call(*start, *write_arguments(write, self._grace))
         self._grace.heard(reply[1])
         return outcome_of(request_id, write, reply)
 

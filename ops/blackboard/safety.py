@@ -88,7 +88,12 @@ def _persistence(info: Mapping[str, str], config: Mapping[str, str] | None) -> I
         case "always":
             yield Finding("ok", "appendonly yes, appendfsync always: an answered write is on disk")
         case "everysec":
-            yield Finding("ok", "appendonly yes, appendfsync everysec: a power cut can lose the last second, a crash of the server nothing")
+            # While an fsync is under way, Redis answers writes that it has not handed to the system yet, for up to two seconds.
+            yield Finding(
+                "ok",
+                "appendonly yes, appendfsync everysec: a power cut can lose the last second, "
+                "and also a crash of the server up to two where the disk is slow; what is lost runs again",
+            )
         case "no":
             yield Finding("warn", "appendfsync no: a power cut can lose half a minute", "Set `appendfsync everysec`")
         case _:

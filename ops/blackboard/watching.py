@@ -62,18 +62,23 @@ class Hints:
             await again(self._listen)
 
     async def _listen(self) -> None:
-        """Hold the line until it breaks, and then raise what redis-py raises; return when nobody waits for a new one."""
+        """Hold the line until it breaks. Raises what redis-py raises where it never came to be; returns when nobody waits for one."""
         if not self._waiters:
             self._wanted.clear()
             return
         async with asyncio.timeout(self._call_timeout):
             line = await take_connection(self._pool)
+        heard = False
         try:
             self._line = line  # before anything is awaited: who comes now tells it
             if self._waiters:
                 await line.send_command("SUBSCRIBE", *self._waiters, check_health=False)
             while True:
                 self._take_in(await self._next(line))
+                heard = True
+        except (*NO_LINE, RedisError):
+            if not heard:
+                raise
         finally:
             self._line = None
             await line.disconnect(nowait=True)

@@ -1,0 +1,1 @@
+"""The blackboard on servers of the tests' own."""

@@ -40,6 +40,7 @@ class MessageType(StrEnum):
     SUBMIT = "SUBMIT"
     """A request was opened: to the orchestrators."""
     CANCEL = "CANCEL"
+    """End the request with what is finished; `content` is the reason."""
     REPLAY = "REPLAY"
     """Reopen a failed step; `epoch` is the one that failed."""
     DROP = "DROP"

@@ -17,7 +17,7 @@ import aiormq
 import structlog
 from aiormq import Channel
 from aiormq.abc import AbstractConnection
-from aiormq.exceptions import AMQPError, ChannelClosed, ChannelPreconditionFailed
+from aiormq.exceptions import ChannelClosed, ChannelPreconditionFailed
 
 from ops.broker.topology import KINDS, Queue, Topology
 from schemas.errors import Unavailable, UnsafeServer
@@ -47,6 +47,9 @@ class Server:
 def translated(doing: str) -> Iterator[None]:
     """Raise `Unavailable` for whatever the driver raises; a cancellation of our own task passes.
 
+    A call that waits when the line breaks gets the reason why it broke, whatever that is: a frame that cannot be decoded
+    comes out of a declaration as `UnicodeDecodeError`. So nothing but driver calls belongs into the block.
+
     Raises:
         Unavailable: the line is lost, the broker refused, or a deadline has passed.
     """
@@ -56,12 +59,8 @@ def translated(doing: str) -> Iterator[None]:
         if cancelled_by_us():
             raise
         raise Unavailable(f"{doing}: the connection was lost") from error
-    except (AMQPError, OSError, RuntimeError, TimeoutError) as error:
+    except Exception as error:  # a bare `Exception`, too, is the driver's word for a line that was closed
         raise Unavailable(f"{doing}: {told(error)}") from error
-    except Exception as error:
-        if type(error) is not Exception:  # the driver's word for "closed, and nobody said why"
-            raise
-        raise Unavailable(f"{doing}: the connection was lost") from error
 
 
 def cancelled_by_us() -> bool:

@@ -51,9 +51,9 @@ def outcome(address: str) -> Iterator[None]:
         raise OutcomeUnknown(f"the connection was lost before the confirm of a message to {address}") from error
     except TimeoutError as error:
         raise OutcomeUnknown(f"no confirm of a message to {address} came in time") from error
-    except (ValueError, TypeError):  # what cannot be sent at all
-        raise
     except Exception as error:
+        if isinstance(error, TypeError | ValueError) and not isinstance(error, UnicodeDecodeError):
+            raise  # it cannot be sent at all; a frame that cannot be decoded, however, breaks the line
         raise OutcomeUnknown(f"no confirm of a message to {address}: {told(error)}") from error
 
 

@@ -1,0 +1,85 @@
+"""What the driver raises, and what it only seems to raise, comes out of the wall as errors of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+from aiormq.exceptions import AMQPConnectionError, ChannelInvalidStateError
+
+from ops.broker.line import translated, with_heartbeat
+from ops.broker.publishing import outcome
+from ops.broker.safety import version_finding
+from ops.findings import Level
+from schemas.errors import OutcomeUnknown, Unavailable
+
+LINE_ERRORS = [
+    AMQPConnectionError("reset"),
+    OSError("refused"),
+    TimeoutError(),
+    Exception(),
+    RuntimeError("closed"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    asyncio.CancelledError("the channel was closed"),
+]
+
+
+@pytest.mark.parametrize("error", LINE_ERRORS, ids=lambda error: type(error).__name__)
+async def test_every_way_to_lose_a_line_is_unavailable(error: BaseException) -> None:
+    with pytest.raises(Unavailable, match="declaring") as raised, translated("declaring"):
+        raise error
+    assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", LINE_ERRORS, ids=lambda error: type(error).__name__)
+async def test_a_line_that_is_lost_during_a_publish_leaves_its_outcome_unknown(error: BaseException) -> None:
+    with pytest.raises(OutcomeUnknown), outcome("tasks iot"):
+        raise error
+
+
+async def test_what_was_not_sent_is_not_unknown() -> None:
+    with pytest.raises(Unavailable) as raised, outcome("tasks iot"):
+        raise ChannelInvalidStateError("closed")
+    assert type(raised.value) is Unavailable
+    with pytest.raises(ValueError, match="too long"), outcome("tasks iot"):
+        raise ValueError("too long")
+
+
+@pytest.mark.parametrize("wall", [translated, outcome])
+async def test_our_own_cancellation_passes(wall: Callable[[str], AbstractContextManager[None]]) -> None:
+    async def work() -> None:
+        with wall("x"):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("amqp://u:p%40@host:5672/my%2Fvhost", "amqp://u:p%40@host:5672/my%2Fvhost?heartbeat=10"),
+        ("amqps://host/?heartbeat=60&cafile=/ca.pem", "amqps://host/?heartbeat=60&cafile=%2Fca.pem"),
+    ],
+)
+def test_the_heartbeat_is_ours_unless_the_url_names_one(url: str, expected: str) -> None:
+    assert with_heartbeat(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("product", "version", "level"),
+    [
+        ("RabbitMQ", "3.10.8", Level.OK),
+        ("RabbitMQ", "4.1.0-rc.1", Level.OK),
+        ("RabbitMQ", "3.9.29", Level.FAIL),
+        ("LavinMQ", "2.1.0", Level.WARN),
+        ("", "", Level.WARN),
+    ],
+)
+def test_the_look_at_a_server_judges_its_version(product: str, version: str, level: Level) -> None:
+    assert version_finding(product, version).level is level

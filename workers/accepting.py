@@ -10,6 +10,22 @@ from schemas.requests import StepRecord, StepState
 from schemas.results import AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
 from workers.agents.agent import TERMINATION_CODES
 
+MAX_CODE_CHARACTERS = 64
+MAX_DESCRIPTION_CHARACTERS = 2_000
+
+
+def keepable(code: str, description: str, *, retryable: bool = False) -> Failure:
+    """Return a failure that can be kept whatever an agent said: Unicode, with a short code and a description of some lines."""
+    return Failure(
+        code=_unicode(code[:MAX_CODE_CHARACTERS]),
+        description=_unicode(description[:MAX_DESCRIPTION_CHARACTERS]),
+        retryable=retryable,
+    )
+
+
+def _unicode(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
 
 def accept(result: object, step: Step, made_with: MadeWith) -> tuple[AgentResult | None, Failure | None]:
     """Return the result as it is to be kept, and the failure if the step is FAILED.
@@ -40,7 +56,9 @@ def accept(result: object, step: Step, made_with: MadeWith) -> tuple[AgentResult
 
 def _failure(result: AgentResult, step: Step) -> Failure | None:
     if not result.completed:
-        return result.failure or Failure(code=FailureCode.AGENT_ERROR, description="the agent says that it failed, and not why")
+        if result.failure is None:
+            return Failure(code=FailureCode.AGENT_ERROR, description="the agent says that it failed, and not why")
+        return keepable(result.failure.code, result.failure.description, retryable=result.failure.retryable)
     if result.termination is not Termination.ANSWERED:
         description = f"the agent says COMPLETED, but its run ended with {result.termination}"
         return Failure(code=TERMINATION_CODES[result.termination], description=description)

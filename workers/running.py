@@ -16,6 +16,7 @@ import structlog
 from schemas.errors import AgentFailed, BrieflineError, Unavailable
 from schemas.plans import Step
 from schemas.results import AgentResult, Failure, FailureCode, Termination
+from workers.accepting import keepable
 from workers.agents.agent import Agent, AgentBrief
 
 _LET_GO_SECONDS = 2.0
@@ -81,11 +82,11 @@ async def _caught(agent: Agent, brief: AgentBrief) -> Ran:
     try:
         return Returned(await agent.run(brief))
     except AgentFailed as error:
-        return Raised(Failure(code=error.code, description=error.description, retryable=error.retryable))
+        return Raised(keepable(str(error.code), str(error.description), retryable=bool(error.retryable)))
     except (Unavailable, ConnectionError, TimeoutError) as error:
-        return Raised(Failure(code=FailureCode.AGENT_ERROR, description=_described(error), retryable=True))
+        return _raised(error, retryable=True)
     except BrieflineError as error:
-        return Raised(Failure(code=FailureCode.AGENT_ERROR, description=_described(error), retryable=error.retryable))
+        return _raised(error, retryable=error.retryable)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -93,11 +94,15 @@ async def _caught(agent: Agent, brief: AgentBrief) -> Ran:
         return Raised(Failure(code=FailureCode.AGENT_ERROR, description="the agent raised CancelledError though nobody cancelled it"))
     except BaseException as error:  # an agent's SystemExit or KeyboardInterrupt must not end the worker
         log.warning("agent_raised", agent=agent.name, exc_info=error)
-        return Raised(Failure(code=FailureCode.AGENT_ERROR, description=_described(error)))
+        return _raised(error)
 
 
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:2000]
+def _raised(error: BaseException, *, retryable: bool = False) -> Raised:
+    try:
+        told = str(error)
+    except Exception:  # an error of an agent's own may fail even at this
+        told = "it cannot be told"
+    return Raised(keepable(FailureCode.AGENT_ERROR, f"{type(error).__name__}: {told}", retryable=retryable))
 
 
 async def _renew_until_lost(renew: Renew, renew_seconds: float) -> None:

@@ -13,6 +13,8 @@ def configure(level: str, style: Literal["console", "json"]) -> None:
     """Set up logging for this process: structlog's lines, and those of the libraries from WARNING on, to standard error."""
     number = logging.getLevelNamesMapping()[level]
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(asctime)s [%(levelname)s] %(name)s: %(message)s")
+    for driver in ("aiormq", "aio_pika"):  # tracebacks of every lost line: ours say so in one line
+        logging.getLogger(driver).setLevel(logging.CRITICAL)
     renderer: structlog.typing.Processor
     if style == "json":
         renderer = structlog.processors.JSONRenderer(ensure_ascii=False)

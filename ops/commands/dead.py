@@ -63,7 +63,7 @@ async def replay_dead(
         print_json(outcomes)
     else:
         for outcome in outcomes:
-            print(" ".join(f"{value}" for value in outcome.values()))
+            print(_said(outcome))
         if not outcomes:
             print("no dead letters fit")
     return REFUSED if any(outcome["outcome"] == "refused" for outcome in outcomes) else DONE
@@ -80,6 +80,14 @@ async def _replayed(client: Client, letter: DeadLetter, *, dry_run: bool) -> dic
     except Refused as error:
         return {**shape, "outcome": "refused", "reason": str(error)}
     return {**shape, "outcome": "replayed", "epoch": epoch}
+
+
+def _said(outcome: dict[str, Json]) -> str:
+    """An outcome as one line: request, step, what came of it, and the details behind a colon."""
+    request, step, came, *details = outcome.values()
+    if "epoch" in outcome:
+        details = [f"epoch {outcome['epoch']}"]
+    return f"{request} {step} {came}: {', '.join(', '.join(map(str, each)) if isinstance(each, list) else str(each) for each in details)}"
 
 
 async def drop_dead(settings: Settings, request: str, step: str, *, reason: str, as_json: bool) -> int:

@@ -9,7 +9,7 @@ from rich.live import Live
 
 from ops import rendering
 from ops.client import Client
-from ops.commands.exits import DONE, exit_of, print_json
+from ops.commands.exits import DONE, exit_of, print_exactly, print_json
 from ops.reporting import Report, brief_report
 from ops.settings import Settings
 from ops.wiring import connected, team_of
@@ -57,7 +57,7 @@ async def follow(client: Client, request_id: str, team: Team, *, live: bool) -> 
             async for report in client.follow(request_id):
                 drawing.update(rendering.plan_table(report), refresh=True)
     else:
-        print(request_id)
+        print(request_id, flush=True)
         seen: dict[str, str] = {}
         async for report in client.follow(request_id):
             for each in report.steps:
@@ -127,7 +127,7 @@ def _show_brief(report: Report, step: str, team: Team | None, *, as_json: bool) 
     if as_json:
         print_json({**each.brief.model_dump(mode="json"), "sha256": each.brief.sha256, "as_given": each.as_given})
     else:
-        print(each.brief.text)
+        print_exactly(each.brief.text)
         if each.as_given is False:
             print("not as it was given: the team's code has changed since (its SHA-256 differs)", file=sys.stderr)
     return DONE

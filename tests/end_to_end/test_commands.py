@@ -1,0 +1,242 @@
+"""The commands of a user and of an operator, each as a process, against one orchestrator and one worker."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.gates import Gate
+from tests.end_to_end.processes import Done, System
+from tests.end_to_end.test_demo import TOP, check_shape
+from workers.teams.bitmall.demo import REQUEST
+
+NO_ORDER = "扫地机老掉线，帮我查保修。"
+UNKNOWN_ORDER = "订单 99999 的扫地机老掉线。"
+
+
+@pytest.fixture(scope="module")
+def answered(bitmall: System) -> dict[str, Any]:
+    """The demo's request, submitted and waited for, as `submit --wait --json` printed it."""
+    shown: dict[str, Any] = bitmall.json("submit", REQUEST, "--wait")
+    return shown
+
+
+@pytest.fixture(scope="module")
+def failed(bitmall: System) -> dict[str, Any]:
+    """A request about an order that the shop does not have: FAILED, with one dead letter."""
+    shown: dict[str, Any] = bitmall.json("submit", UNKNOWN_ORDER, "--wait", code=4)
+    return shown
+
+
+def test_submit_wait_json_prints_the_whole_report_and_exits_by_the_status(answered: dict[str, Any], failed: dict[str, Any]) -> None:
+    check_shape(answered)
+    assert answered["status"] == "COMPLETED"
+    assert failed["status"] == "FAILED"
+    assert failed["gaps"] == [{"step": "aftersales", "reason": "MISSING_OUTPUT", "stopped": ["product", "iot"]}]
+    assert failed["facts"] == []
+
+
+def test_submit_wait_shows_each_step_as_it_goes_and_then_the_answer(bitmall: System) -> None:
+    done = bitmall.run("submit", REQUEST, "--wait")
+    assert done.code == 0, done.stderr
+    steps = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    for step in ("aftersales", "product", "iot"):
+        assert [line for line in steps if line.startswith(step)][-1] == f"{step}: COMPLETED"
+    assert steps.index("aftersales: COMPLETED") < steps.index("product: RUNNING") < steps.index("iot: RUNNING")
+    assert "2027-06-21" in done.stdout
+
+
+def test_submit_without_waiting_prints_the_id_and_nothing_else(bitmall: System) -> None:
+    done = bitmall.run("submit", "-", input=REQUEST.encode())
+    assert (done.code, done.stderr) == (0, "")
+    request_id = done.stdout.strip()
+    assert done.stdout == f"{request_id}\n"
+    assert bitmall.json("show", request_id)["request_id"] == request_id
+
+
+def test_a_given_constraint_wins_over_the_words(bitmall: System) -> None:
+    shown = bitmall.json("submit", REQUEST, "--wait", "--constraint", "budget=1500")
+    facts = {fact["key"]: fact["value"] for fact in shown["facts"] if fact["step"] == "product"}
+    assert facts["candidateCount"] == 1
+    assert facts["candidateAPrice"] <= 1500
+    brief = bitmall.run("show", shown["request_id"], "--brief", "product").stdout
+    assert "换新预算 1500 元以内" in brief
+
+
+def test_the_same_key_and_content_is_the_same_request_and_other_content_is_refused(bitmall: System) -> None:
+    first = bitmall.json("submit", REQUEST, "--key", "once")
+    second = bitmall.json("submit", REQUEST, "--key", "once")
+    assert first == {"request_id": first["request_id"], "new": True}
+    assert second == {"request_id": first["request_id"], "new": False}
+    other = bitmall.run("submit", UNKNOWN_ORDER, "--key", "once", "--json")
+    assert (other.code, other.stdout) == (2, "")
+    assert "'once'" in other.stderr
+    assert first["request_id"] in other.stderr
+
+
+BAD_INPUT: dict[str, tuple[list[str], bytes, str]] = {
+    "a required constraint is missing": (["submit", NO_ORDER], b"", "constraints.order_number: 订单号 is required"),
+    "a constraint of another type": (["submit", REQUEST, "--constraint", "budget=much"], b"", "constraints.budget: must be integer"),
+    "a constraint that is none": (["submit", REQUEST, "--constraint", "colour=red"], b"", "there are: order_number, budget, device_owned"),
+    "a constraint without a value": (["submit", REQUEST, "--constraint", "budget"], b"", "name=value"),
+    "an unknown team": (["submit", REQUEST, "--team", "nobody"], b"", "shipped are: bitmall"),
+    "no words": (["submit", "  "], b"", "at least one word"),
+    "a deadline in the past": (["submit", REQUEST, "--deadline", "-1"], b"", "deadline_seconds"),
+    "a deadline that is no number": (["submit", REQUEST, "--deadline", "nan"], b"", "deadline_seconds"),
+    "five megabytes": (["submit", "-"], b"\xe8\xae\xa2" * 1_700_000, "the limit is 65,536"),
+    "invalid UTF-8": (["submit", "-"], b"\xff\xfe", "not UTF-8"),
+    "a lone surrogate": (["submit", "\udcff 订单 88231"], b"", "surrogate"),
+    "an unknown agent": (["worker", "--agents", "nobody"], b"", "aftersales, product, iot"),
+    "an unknown request": (["show", "nobody"], b"", "no request 'nobody'"),
+    "a request id that is none": (["show", "a{b}"], b"", "no request id"),
+    "an unknown request to cancel": (["cancel", "nobody"], b"", "no request 'nobody'"),
+    "a dead letter that is none": (["dead", "show", "nobody", "product"], b"", "no dead letter"),
+    "replay of everything, unsaid": (["dead", "replay"], b"", "--all"),
+    "a status that is none": (["list", "--status", "SLEEPING"], b"", "SLEEPING"),
+}
+
+
+@pytest.fixture(scope="module")
+def refusals(bitmall: System) -> dict[str, Done]:
+    """What each bad input came to; two at a time, since each is a process of its own."""
+    with ThreadPoolExecutor(2) as pool:
+        done = pool.map(lambda each: bitmall.run(*each[0], input=each[1]), BAD_INPUT.values())
+        return dict(zip(BAD_INPUT, done, strict=True))
+
+
+@pytest.mark.parametrize("what", BAD_INPUT)
+def test_bad_input_is_refused_with_one_clear_line_and_code_2(what: str, refusals: dict[str, Done]) -> None:
+    done, said = refusals[what], BAD_INPUT[what][2]
+    assert (done.code, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_was_refused_opened_nothing(bitmall: System, refusals: dict[str, Done]) -> None:
+    assert refusals
+    assert not [each for each in bitmall.json("list", "--limit", "1000") if each["text"] in (NO_ORDER, "  ")]
+
+
+def test_list_shows_recent_requests_and_by_status(bitmall: System, answered: dict[str, Any], failed: dict[str, Any]) -> None:
+    listed = bitmall.json("list", "--status", "failed")
+    assert {each["status"] for each in listed} == {"FAILED"}
+    (mine,) = [each for each in listed if each["request_id"] == failed["request_id"]]
+    assert (mine["team"], mine["text"]) == ("bitmall", UNKNOWN_ORDER)
+    assert 0 <= mine["age_ms"] < 600_000
+    for_people = bitmall.run("list").stdout
+    assert answered["request_id"] in for_people
+    assert "COMPLETED" in for_people
+
+
+def test_show_json_is_the_report_with_its_timeline(bitmall: System, answered: dict[str, Any]) -> None:
+    shown = bitmall.json("show", answered["request_id"])
+    timeline = shown.pop("timeline")
+    assert shown == answered
+    assert list(shown) == TOP
+    assert [event["position"] for event in timeline] == list(range(1, shown["events"] + 1))
+    assert timeline[0]["event"] == "request_opened"
+    assert {"at", "writer", "cause", "fields"} <= set(timeline[0])
+
+
+def test_show_for_people_has_steps_facts_with_sources_briefs_timeline_and_answer(bitmall: System, answered: dict[str, Any]) -> None:
+    shown = bitmall.run("show", answered["request_id"]).stdout
+    for said in (
+        "ANSWERED",
+        "checkWarranty",
+        "warrantyEndDate",
+        "not_needed",
+        "step_claimed",
+        "音箱联动",
+        "已签收",
+    ):
+        assert said in shown
+
+
+@pytest.mark.parametrize("step", ["aftersales", "product", "iot"])
+def test_show_brief_prints_to_the_byte_what_the_model_was_given(step: str, bitmall: System, answered: dict[str, Any]) -> None:
+    (kept,) = [brief for brief in answered["briefs"] if brief["step"] == step]
+    done = bitmall.run("show", answered["request_id"], "--brief", step)
+    assert (done.code, done.stderr) == (0, "")
+    assert hashlib.sha256(done.stdout.encode()).hexdigest() == kept["sha256"]
+    assert len(done.stdout) == kept["characters"]
+
+
+def test_show_brief_says_when_the_teams_code_has_changed_since(bitmall: System, answered: dict[str, Any]) -> None:
+    done = bitmall.run("show", answered["request_id"], "--brief", "iot", "--team", "tests.end_to_end.teams:bitmall_in_english")
+    assert done.code == 0
+    assert done.stdout
+    assert "the team's code has changed" in done.stderr
+    shown = bitmall.json("show", answered["request_id"], "--team", "tests.end_to_end.teams:bitmall_in_english")
+    assert [brief["as_given"] for brief in shown["briefs"]] == [False, False, False]
+
+
+def test_show_brief_of_a_step_that_was_never_claimed_says_so(bitmall: System, failed: dict[str, Any]) -> None:
+    done = bitmall.run("show", failed["request_id"], "--brief", "iot")
+    assert (done.code, done.stdout) == (2, "")
+    assert "never claimed" in done.stderr
+
+
+def test_a_request_that_is_over_cannot_be_cancelled(bitmall: System, answered: dict[str, Any]) -> None:
+    done = bitmall.run("cancel", answered["request_id"])
+    assert (done.code, done.stdout) == (2, "")
+    assert "COMPLETED" in done.stderr
+
+
+def test_dead_letters_are_listed_shown_rehearsed_replayed_and_dropped(bitmall: System, failed: dict[str, Any]) -> None:
+    request_id = failed["request_id"]
+    (letter,) = bitmall.json("dead", "list", "--request", request_id)
+    assert (letter["step"], letter["agent"], letter["epoch"], letter["reason"]) == ("aftersales", "aftersales", 0, "MISSING_OUTPUT")
+    assert letter["attempts"] == 1
+    assert "productName" in letter["first_error"]
+    assert bitmall.json("dead", "list", "--request", request_id, "--reason", "TIMEOUT") == []
+    assert bitmall.json("dead", "list", "--request", request_id, "--agent", "iot") == []
+    assert request_id in bitmall.run("dead", "list", "--agent", "aftersales", "--reason", "MISSING_OUTPUT").stdout
+    shown = bitmall.json("dead", "show", request_id, "aftersales")
+    assert {**shown, "age_ms": 0} == {**letter, "age_ms": 0}
+
+    rehearsed = bitmall.json("dead", "replay", request_id, "--dry-run")
+    assert [(each["outcome"], each["runs_again"]) for each in rehearsed] == [("would be replayed", ["aftersales", "product", "iot"])]
+    for_people = bitmall.run("dead", "replay", request_id, "--dry-run").stdout
+    assert for_people == f"{request_id} aftersales would be replayed: aftersales, product, iot\n"
+    assert bitmall.json("show", request_id)["events"] == failed["events"], "a rehearsal writes nothing"
+
+    assert bitmall.run("dead", "replay", request_id, "aftersales").stdout == f"{request_id} aftersales replayed: epoch 1\n"
+    assert bitmall.wait(request_id) == "FAILED"
+    (again,) = bitmall.json("dead", "list", "--request", request_id)
+    assert again["epoch"] == 1, "the cause is still there: it failed again, once"
+
+    dropped = bitmall.run("dead", "drop", request_id, "aftersales", "--reason", "no such order")
+    assert (dropped.code, dropped.stdout) == (0, f"{request_id} aftersales dropped\n")
+    assert bitmall.json("dead", "list", "--request", request_id) == []
+    timeline = bitmall.json("show", request_id)["timeline"]
+    assert [event for event in timeline if "no such order" in str(event)], "who dropped it, and why, is kept"
+    assert bitmall.run("dead", "replay", request_id).stdout == "no dead letters fit\n"
+
+
+def test_check_is_content_with_these_servers_and_names_every_queue(bitmall: System) -> None:
+    found = bitmall.json("check")
+    assert {each["server"] for each in found} == {"redis", "rabbitmq"}
+    assert all(each["level"] in ("ok", "warn") for each in found)
+    queues = [each for each in found if f"queue {bitmall.topology_prefix}." in each["found"]]
+    assert len(queues) == 10
+    assert all(each["level"] == "ok" for each in queues)
+
+
+def test_ctrl_c_on_a_wait_is_quiet_and_leaves_the_request_alone(bitmall: System, gate: Gate) -> None:
+    nobody_serves = ("--team", "tests.end_to_end.teams:gated", *gate.constraint)
+    waiting = bitmall.start("submit", "wait for me", *nobody_serves, "--wait", log_level="WARNING")
+    waiting.wait_for_line("first: READY")
+    (request_id,) = [line for line in waiting.lines if len(line) == 36]
+    waiting.send(signal.SIGINT)
+    assert waiting.wait() == 130
+    assert set(waiting.lines) == {request_id, "first: READY", "second: WAITING"}
+    assert bitmall.json("show", request_id)["status"] == "RUNNING"
+    assert bitmall.run("cancel", request_id, "--reason", "tired").stdout == f"{request_id} CANCELLED\n"
+    shown = bitmall.json("show", request_id)
+    assert shown["status"] == "CANCELLED"
+    assert [event["reason"] for event in shown["timeline"] if event["event"] == "request_cancelled"] == ["tired"]
+    assert bitmall.run("cancel", request_id).code == 0, "once more is no error"

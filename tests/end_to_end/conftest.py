@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.gates import Gate
 from tests.end_to_end.processes import System
 
 
@@ -17,10 +18,17 @@ def system(redis_url: str, rabbitmq_url: str) -> Iterator[System]:
         yield made
 
 
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """Where the steps of team `gated` wait."""
+    with Gate(tmp_path / "gate") as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
 def bitmall(redis_url: str, rabbitmq_url: str) -> Iterator[System]:
     """The BitMall team on one orchestrator and one worker, shared by the tests of a module."""
     with System(redis_url, rabbitmq_url) as made:
-        orchestrator, worker = made.orchestrator(), made.worker()
-        assert orchestrator.name and worker.name
+        for process in (made.orchestrator(), made.worker()):
+            process.wait_until_started()
         yield made

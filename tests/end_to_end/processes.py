@@ -5,6 +5,7 @@ No test sleeps here: a reader thread hands every log line on as it comes. Used b
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -13,15 +14,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeVar
 
+import aio_pika
 import orjson
 import redis
 
+from ops.blackboard.redis import RedisBlackboard
+from ops.broker.memory import MemoryBroker
+from ops.client import Client
+from schemas.blackboard import Event
+
+T = TypeVar("T")
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS = 40.0
 """How long anything here may take before it counts as hung; two loaded cores start a worker in six seconds."""
@@ -65,32 +74,45 @@ class Process:
         return self._popen.poll()
 
     @property
+    def has_started(self) -> bool:
+        """Whether it has begun to serve: before that, a signal ends it as it ends any program."""
+        return bool(self.logged(f"{self.arguments[0]}_started"))
+
+    @property
     def output(self) -> str:
         """All that it wrote, on both streams."""
         return "\n".join(self.lines)
 
+    def wait_until_started(self) -> str:
+        """Wait until it serves, and return the name under which it writes on the board."""
+        return str(self.wait_for(f"{self.arguments[0]}_started")["name"])
+
     @property
     def name(self) -> str:
-        """The name under which it writes on the board."""
-        return str(self.wait_for("worker_started" if self.arguments[0] == "worker" else "orchestrator_started")["name"])
+        """The name under which it writes on the board, once it serves."""
+        return self.wait_until_started()
 
     def logged(self, event: str, **values: object) -> list[dict[str, Any]]:
         """Its log lines of this event so far that have these values."""
-        with self._changed:
-            lines = list(self.lines)
-        found = (orjson.loads(line) for line in lines if line.startswith("{"))
+        found = (orjson.loads(line) for line in list(self.lines) if line.startswith("{"))
         return [line for line in found if line.get("event") == event and values.items() <= line.items()]
+
+    def wait_for_line(self, text: str) -> None:
+        """Wait until it has written this line."""
+        self._wait(lambda: text in self.lines, text)
 
     def wait_for(self, event: str, **values: object) -> dict[str, Any]:
         """Return its first log line of this event with these values, as soon as there is one."""
+        return self._wait(lambda: self.logged(event, **values), event)[0]
+
+    def _wait(self, seen: Callable[[], T], what: str) -> T:
         give_up = time.monotonic() + PATIENCE_SECONDS
         with self._changed:
-            while not (found := self.logged(event, **values)):
-                left = give_up - time.monotonic()
-                ended = not self._reader.is_alive()
-                assert left > 0 and not ended, f"{self.arguments}: no {event} ({'ended' if ended else 'hung'}); it wrote:\n{self.output}"
+            while not (found := seen()):
+                left, ended = give_up - time.monotonic(), not self._reader.is_alive()
+                assert left > 0 and not ended, f"{self.arguments}: no {what} ({'ended' if ended else 'hung'}); it wrote:\n{self.output}"
                 self._changed.wait(min(left, 0.5))
-        return found[0]
+        return found
 
     def send(self, sign: signal.Signals) -> None:
         """Send it a signal."""
@@ -154,7 +176,12 @@ class System:
             **self.settings,
             **settings,
         }
-        return {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **{f"BRIEFLINE_{name.upper()}": str(value) for name, value in given.items()}}
+        return {
+            **os.environ,
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+            **{f"BRIEFLINE_{name.upper()}": str(value) for name, value in given.items()},
+        }
 
     def start(self, *arguments: str, **settings: object) -> Process:
         """Start a command, and do not wait."""
@@ -176,9 +203,54 @@ class System:
 
     def json(self, *arguments: str, code: int = 0, **settings: object) -> Any:
         """Run a command with --json, to the exit code that is expected, and return what it printed."""
-        done = self.run(*arguments, "--json", **settings)
+        done = run(*arguments, "--json", environment=self.environment(**settings))
         assert done.code == code, done
         return done.json
+
+    def wait(self, request_id: str) -> str:
+        """Wait until a request is over, and return its status."""
+
+        async def waited(board: RedisBlackboard) -> str:
+            return await Client(board, MemoryBroker()).wait(request_id)
+
+        return self._on_board(waited)
+
+    def wait_for_event(self, request_id: str, **labels: str) -> Event:
+        """Return the first event of a request with these labels, as soon as there is one."""
+
+        async def seen(board: RedisBlackboard) -> Event:
+            async with aclosing(board.watch(request_id, 0)) as events:
+                async for event in events:
+                    if labels.items() <= event.labels.items():
+                        return event
+            raise AssertionError("the events ended")
+
+        return self._on_board(seen)
+
+    def events(self, request_id: str, **labels: str) -> list[Event]:
+        """A request's events so far with these labels, oldest first."""
+
+        async def read(board: RedisBlackboard) -> list[Event]:
+            return await board.events(request_id)
+
+        return [event for event in self._on_board(read) if labels.items() <= event.labels.items()]
+
+    def _on_board(self, ask: Callable[[RedisBlackboard], Coroutine[Any, Any, T]]) -> T:
+        async def asked() -> T:
+            async with RedisBlackboard(self.redis_url, prefix=self.key_prefix) as board, asyncio.timeout(PATIENCE_SECONDS):
+                return await ask(board)
+
+        return asyncio.run(asked())
+
+    def waiting_messages(self, queue: str) -> int:
+        """How many messages lie ready in a queue."""
+
+        async def counted() -> int:
+            async with await aio_pika.connect(self.rabbitmq_url) as connection:
+                declared = await (await connection.channel()).declare_queue(f"{self.topology_prefix}.{queue}", passive=True)
+                return declared.declaration_result.message_count or 0
+
+        return asyncio.run(counted())
 
     def now_ms(self) -> int:
         """The board's time."""
@@ -204,7 +276,7 @@ class System:
             self._forget()
         if error is None:
             assert not hung, f"did not end: {[process.arguments for process in hung]}"
-            wrong = [process for process in running if process.code != 0]
+            wrong = [process for process in running if process.code != 0 and process.has_started]
             assert not wrong, f"{wrong[0].arguments} ended with {wrong[0].code}:\n{wrong[0].output}"
             for process in self.processes:
                 assert "Traceback" not in process.output, process.output

@@ -1,27 +1,39 @@
-"""Teams for these tests: BitMall with a slow product model, steps that wait at a gate, and a mix of small plans."""
+"""Teams for these tests: BitMall with a slow product model, steps that wait at a gate or kill, and a mix of small plans."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import os
+import signal
 
 from schemas.errors import AgentFailed
 from workers.agents.agent import AgentBrief
 from workers.agents.blackbox import BlackBox
+from workers.phrases import EN
 from workers.team import Constraint, Team
 from workers.teams.bitmall.team import make_team
 
 slow = make_team(scenario="slow-product", delay_seconds=1.2)
 """BitMall whose product model takes 1.2 s a turn, so that there is time to kill its worker."""
 
+bitmall_in_english = Team("bitmall", slow.agents.values(), slow.steps, slow.constraints, phrases=EN, clock=slow.clock)
+"""The same team after somebody has changed its wording."""
 
-async def _wait_at_the_gate(brief: AgentBrief) -> str:
-    """Say that it has begun, wait until somebody opens, and answer. The gate is a folder that the request names."""
-    gate = Path(str(brief.constraints["gate"]))
-    (gate / f"{brief.step_id}.begun").touch()
-    while not (gate / "open").exists():
-        await asyncio.sleep(0.02)
-    return f"passed by {brief.step_id}"
+
+async def _ask_at_the_gate(brief: AgentBrief) -> str:
+    """Knock at the gate that the request names (a socket of the test's), wait for its word, and answer with that."""
+    reader, writer = await asyncio.open_unix_connection(str(brief.constraints["gate"]))
+    try:
+        writer.write(f"{brief.step_id} {brief.attempt}\n".encode())
+        return (await reader.readline()).decode().strip()
+    finally:
+        writer.close()
+
+
+def _die(brief: AgentBrief) -> str:
+    """Take the whole worker along, as a crash in native code or the kernel's out-of-memory killer would."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never said"
 
 
 def _answer_at_once(brief: AgentBrief) -> str:
@@ -43,14 +55,21 @@ async def _succeed_on_the_second_attempt(brief: AgentBrief) -> str:
 
 gated = Team(
     "gated",
-    [BlackBox("keeper", _wait_at_the_gate)],
+    [BlackBox("keeper", _ask_at_the_gate)],
     [
         {"id": "first", "agent": "keeper", "title": "First gate", "task": "Wait."},
-        {"id": "second", "agent": "keeper", "title": "Second gate", "task": "Wait again.", "depends_on": ["first"]},
+        {"id": "second", "agent": "keeper", "title": "Second gate", "task": "Wait again.", "depends_on": ["first"], "needs": []},
     ],
     [Constraint("gate", "Gate", required=True)],
 )
-"""Two steps, one after the other, that end when the test opens the gate."""
+"""Two steps, one after the other, that end when the test says so."""
+
+poison = Team(
+    "poison",
+    [BlackBox("killer", _die)],
+    [{"id": "killer", "agent": "killer", "title": "Poison", "task": "Kill.", "max_attempts": 2}],
+)
+"""A step that kills each worker that runs it."""
 
 diamond = Team(
     "diamond",
@@ -61,9 +80,9 @@ diamond = Team(
     ],
     [
         {"id": "top", "agent": "quick", "title": "Top", "task": "Begin."},
-        {"id": "left", "agent": "picky", "title": "Left", "task": "Go left.", "depends_on": ["top"]},
-        {"id": "right", "agent": "shaky", "title": "Right", "task": "Go right.", "depends_on": ["top"]},
-        {"id": "bottom", "agent": "quick", "title": "Bottom", "task": "End.", "depends_on": ["left", "right"]},
+        {"id": "left", "agent": "picky", "title": "Left", "task": "Go left.", "depends_on": ["top"], "needs": []},
+        {"id": "right", "agent": "shaky", "title": "Right", "task": "Go right.", "depends_on": ["top"], "needs": []},
+        {"id": "bottom", "agent": "quick", "title": "Bottom", "task": "End.", "depends_on": ["left", "right"], "needs": []},
     ],
     [Constraint("number", "Number", type="integer", required=True)],
 )

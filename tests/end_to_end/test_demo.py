@@ -134,7 +134,11 @@ def test_the_demo_of_an_unknown_scenario_or_team_names_those_there_are() -> None
 
 
 def test_the_demo_on_servers_that_are_not_there_says_so_and_what_to_do() -> None:
-    nowhere = {"BRIEFLINE_REDIS_URL": "redis://127.0.0.1:1/0", "BRIEFLINE_RABBITMQ_URL": "amqp://127.0.0.1:1/", "BRIEFLINE_CALL_DEADLINE_SECONDS": "1"}
+    nowhere = {
+        "BRIEFLINE_REDIS_URL": "redis://127.0.0.1:1/0",
+        "BRIEFLINE_RABBITMQ_URL": "amqp://127.0.0.1:1/",
+        "BRIEFLINE_CALL_DEADLINE_SECONDS": "1",
+    }
     quick = {**nowhere, "BRIEFLINE_CALL_TIMEOUT_SECONDS": "0.5"}
     done = run("demo", "--backend", "servers", "--json", environment={**os.environ, **quick})
     assert done.code == 5

@@ -74,6 +74,7 @@ class Client:
         constraints: Mapping[str, object] | None = None,
         idempotency_key: str | None = None,
         deadline_seconds: float | None = None,
+        trace: str | None = None,
     ) -> Accepted:
         """Open a request; see `ops.producer.submit`."""
         return await submit(
@@ -85,6 +86,7 @@ class Client:
             constraints=constraints,
             idempotency_key=idempotency_key,
             deadline_seconds=deadline_seconds,
+            trace=trace,
         )
 
     async def status(self, request_id: str) -> RequestStatus:

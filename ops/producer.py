@@ -55,11 +55,13 @@ async def submit(
     constraints: Mapping[str, object] | None = None,
     idempotency_key: str | None = None,
     deadline_seconds: float | None = None,
+    trace: str | None = None,
 ) -> Accepted:
     """Open a request and ring SUBMIT.
 
     `constraints` given here win over what the team extracts from `text`. Without `idempotency_key` each call is a new
     request; with one, the same content again is the same request. `deadline_seconds` defaults to the team's.
+    `trace` is a W3C `traceparent`, carried by every message of the request.
 
     Raises:
         InvalidValue: the text is empty or no Unicode, a constraint is unknown or of another type.
@@ -77,6 +79,7 @@ async def submit(
     records = team.resolve(text, constraints)
     key = idempotency_key or uuid.uuid4().hex
     codec.refuse_unsafe(key, "idempotency_key")
+    codec.refuse_unsafe(trace, "trace")
     record = RequestRecord(
         id=request_id(tenant, key),
         tenant=tenant,
@@ -85,9 +88,10 @@ async def submit(
         constraints=tuple(each.name for each in records),
         idempotency_key=key,
         content_sha256=_content(team.name, text, records),
+        trace=trace,
     )
     new = await _open(board, record, team, records, deadline_seconds or team.card.deadline_seconds)
-    await _announce(broker, record.id)
+    await _announce(broker, record.id, trace)
     return Accepted(record.id, new)
 
 
@@ -118,7 +122,7 @@ async def _open(
     )
     await board.enter(record.id, OPENING_MS)
     outcome, _ = await asyncio.gather(board.write(record.id, write), board.recent_add(record.tenant, record.id))
-    await board.enter(record.id, FIRST_LOOK_MS)
+    await board.enter(record.id, min(FIRST_LOOK_MS, status.deadline_ms))
     if not isinstance(outcome, Conflict):
         return True
     there = outcome.returned.value(fields.REQUEST)
@@ -127,10 +131,10 @@ async def _open(
     return False
 
 
-async def _announce(broker: Broker, request: str) -> None:
+async def _announce(broker: Broker, request: str, trace: str | None) -> None:
     """Ring SUBMIT. The request is accepted already: should nobody hear it, the sweeper looks."""
     try:
-        await broker.publish(COMMANDS, message(MessageType.SUBMIT, request, sender="producer", recipient=ORCHESTRATOR))
+        await broker.publish(COMMANDS, message(MessageType.SUBMIT, request, sender="producer", recipient=ORCHESTRATOR, trace=trace))
     except (Unavailable, Undeliverable) as error:
         log.warning("submit_not_rung", request=request, reason=str(error))
 

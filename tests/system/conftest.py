@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import aiormq
 import pytest
 import pytest_asyncio
+from redis.asyncio import Redis
 
 from ops.blackboard.memory import MemoryBlackboard
 from ops.blackboard.redis import RedisBlackboard
@@ -44,8 +46,7 @@ class System:
     broker: WatchedBroker
     look: Bench
     clock: Clock | None = None
-    unchecked: set[str] = field(default_factory=set)
-    """Requests that a test has damaged on purpose."""
+    redis: Redis | None = None
 
     def serve(self, team: Team, **options: Any) -> AbstractAsyncContextManager[Runtime]:
         """Run orchestrators and workers until the block is left."""
@@ -71,8 +72,7 @@ async def system(request: pytest.FixtureRequest) -> AsyncIterator[System]:
             system = await _on_servers(stack, request)
         yield system
         for request_id in await system.board.recent("default"):
-            if request_id not in system.unchecked:
-                await hold_still(system.board, request_id)
+            await hold_still(system.board, request_id)
         if request.param == "servers":
             for queue in await _declared(system):
                 await system.look.delete(queue)
@@ -81,11 +81,32 @@ async def system(request: pytest.FixtureRequest) -> AsyncIterator[System]:
 async def _on_servers(stack: AsyncExitStack, request: pytest.FixtureRequest) -> System:
     url, prefix = request.getfixturevalue("rabbitmq_url"), request.getfixturevalue("topology_prefix")
     redis_url, keys = request.getfixturevalue("redis_url"), request.getfixturevalue("key_prefix")
+    client = await stack.enter_async_context(Redis.from_url(redis_url))
     connection = await aiormq.connect(url)
     stack.push_async_callback(connection.close)
     rabbitmq = await stack.enter_async_context(RabbitMQBroker(url, prefix=prefix, instance="test"))
     board = await stack.enter_async_context(RedisBlackboard(redis_url, prefix=keys, lease_seconds=0.5))
-    return System(board, WatchedBroker(rabbitmq), RabbitMQBench(rabbitmq, connection, Topology(prefix)))
+    return System(board, WatchedBroker(rabbitmq), RabbitMQBench(rabbitmq, connection, Topology(prefix)), redis=client)
+
+
+async def happened(board: Blackboard, request_id: str, name: str) -> Event:
+    """Return the first event of a name, once it is there."""
+    async with asyncio.timeout(15), aclosing(board.watch(request_id)) as events:
+        async for event in events:
+            if event.labels.get("event") == name:
+                return event
+    raise AssertionError("a watch has no end")
+
+
+async def expires(system: System, request_id: str) -> bool:
+    """Return whether a request will be gone some day, with all that belongs to it."""
+    if isinstance(system.board, MemoryBlackboard):
+        return system.board._requests[request_id].expires_at_ms is not None
+    assert system.redis is not None
+    keys = [key async for key in system.redis.scan_iter(match=f"*{{{request_id}}}*", count=1000)]
+    ends = {await system.redis.ttl(key) > 0 for key in keys}
+    assert len(keys) >= 2 and len(ends) == 1, (keys, ends)
+    return ends.pop()
 
 
 async def _declared(system: System) -> Collection[str]:

@@ -13,21 +13,19 @@ from typing import Any
 import orjson
 import pytest
 
-from ops.blackboard.memory import MemoryBlackboard
-from ops.blackboard.redis import RedisBlackboard
-from ops.client import Client
 from ops.reporting import Report
 from schemas import fields
 from schemas.blackboard import Conflict, Event, Write, fold
 from schemas.briefs import LineOrigin
 from schemas.broker import COMMANDS, RESULT_READY, UNREADABLE_QUEUE, Address, task_queue, to_agent
-from schemas.errors import AgentFailed, NotPermitted, Unavailable
+from schemas.errors import AgentFailed, NotPermitted
 from schemas.messages import AgentMessage, MessageType, message, to_wire
 from schemas.plans import Step, inputs_of
 from schemas.requests import Role, StepRecord, StepState
 from schemas.results import AgentResult, Failure, ResultStatus, Termination
 from tests.system.cast import Cast, Gate, fact, fails, step, told
-from tests.system.conftest import System, hold_still
+from tests.system.conftest import System, happened, hold_still
+from tests.system.watched import CutLine
 from workers.agents.models import ModelInput
 from workers.agents.specialist import Specialist
 from workers.facts import value_at
@@ -106,26 +104,6 @@ async def _take(delivery: Any) -> None:
 # 2 and 10: a hold that somebody else has taken over.
 
 
-class Unrenewed:
-    """A board over which leases cannot be prolonged, as for a worker whose line is cut for a while."""
-
-    def __init__(self, inner: MemoryBlackboard | RedisBlackboard) -> None:
-        self._inner = inner
-        self._claimed = False
-
-    async def renew(self, *arguments: Any) -> bool:
-        raise Unavailable("the line is cut")
-
-    async def mark(self, member: str, delay_ms: int) -> None:
-        if self._claimed:
-            raise Unavailable("the line is cut")
-        self._claimed = True
-        await self._inner.mark(member, delay_ms)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
 async def test_invariant_2_two_workers_with_the_same_task_bring_one_result(system: System) -> None:
     system.broker.fault = lambda address, bell: 3 if bell.type is MessageType.TASK else 1
     gate = Gate()
@@ -149,15 +127,16 @@ async def test_invariant_2_and_10_a_worker_that_lost_its_step_writes_nothing_and
     team = first.team(step("a"))
     async with system.serve(team, workers=0) as runtime, asyncio.TaskGroup() as group:
         stop = asyncio.Event()
-        board: Any = Unrenewed(system.board)
+        board = CutLine(system.board)
         group.create_task(Worker(board, system.broker, team, name="worker/cut", concurrency=1, lease_seconds=0.5).run(stop=stop))
         accepted = await runtime.submit(team, "Please.")
         await cut.entered.wait()
+        board.cut = True
         takes_over = Worker(system.board, system.broker, second.team(step("a")), name="worker/whole", lease_seconds=5)
         group.create_task(takes_over.run(stop=stop))
         await whole.entered.wait()
         cut.opened.set()
-        await _event(runtime, accepted.request_id, "late_result_refused")
+        await happened(system.board, accepted.request_id, "late_result_refused")
         whole.opened.set()
         report = await runtime.result(accepted)
         stop.set()
@@ -169,20 +148,6 @@ async def test_invariant_2_and_10_a_worker_that_lost_its_step_writes_nothing_and
 
 async def answer(brief: Any, text: str) -> AgentResult:
     return told(brief, text)
-
-
-async def _event(runtime: Client, request_id: str, name: str) -> Event:
-    """The first event of a name, once it is there."""
-    after = 0
-    async with asyncio.timeout(15):
-        events = runtime._board.watch(request_id, after)
-        try:
-            async for event in events:
-                if event.labels.get("event") == name:
-                    return event
-        finally:
-            await events.aclose()
-    raise AssertionError("unreachable: a watch has no end")
 
 
 # 3 and 7

@@ -1,4 +1,7 @@
-"""A broker that is watched, and that loses or doubles what a test tells it to. Everything else is the real broker's."""
+"""A broker that is watched, and that loses or doubles what a test tells it to; a board whose leases cannot be prolonged.
+
+Everything else is the real one's.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from schemas.blackboard import Blackboard
 from schemas.broker import Address, Broker, Consumer, Delivery, Handler
+from schemas.errors import Unavailable
 from schemas.messages import AgentMessage
 
 Fault: TypeAlias = Callable[[Address, AgentMessage], int]
@@ -97,3 +102,26 @@ class WatchedBroker:
         async with self._changed:
             await self._changed.wait_for(lambda: len(found()) >= times)
         return found()[times - 1]
+
+
+class CutLine:
+    """A board over which, while it is `cut`, no lease can be prolonged: the worker behind it looks dead to the others."""
+
+    def __init__(self, inner: Blackboard) -> None:
+        self._inner = inner
+        self.cut = False
+
+    async def renew(self, request_id: str, step_id: str, version: str, milliseconds: int) -> bool:
+        self._refuse()
+        return await self._inner.renew(request_id, step_id, version, milliseconds)
+
+    async def mark(self, member: str, delay_ms: int) -> None:
+        self._refuse()
+        await self._inner.mark(member, delay_ms)
+
+    def _refuse(self) -> None:
+        if self.cut:
+            raise Unavailable("the line is cut")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

@@ -65,6 +65,8 @@ async def record(
     if isinstance(outcome, Written):
         return outcome
     log.warning("late_result_refused", request=hold.request_id, step=hold.step_id, worker=hold.writer)
+    if outcome.returned.position == 0:  # the board has lost the request, and a note would open it anew
+        return None
     note = Write(
         role=Role.WORKER,
         writer=hold.writer,

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from orchestrator.headings import demote_headings
 from orchestrator.phrases import notice
 from orchestrator.scheduling import Standing, stopped_by
 from orchestrator.views import Outline, View
 from schemas.requests import AnswerRecord, Gap, RequestStatus
 from schemas.results import AgentResult, Failure
-
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_ATX_HEADING = re.compile(r"^( {0,3})#{1,2}(?=[ \t]|$)")
-_SETEXT_UNDERLINE = re.compile(r"^ {0,3}(=+|-+)[ \t]*$")
 
 
 def sections_in_commit_order(view: View, standing: Mapping[str, Standing]) -> list[tuple[str, AgentResult]]:
@@ -70,37 +66,6 @@ def assemble(
     if gaps or cancelled:
         parts.append(notice(status, gaps, titles, any_section=bool(sections), language=language))
     return AnswerRecord(status=status, text="\n\n".join(parts), sections=tuple(step for step, _ in sections), gaps=tuple(gaps))
-
-
-def demote_headings(body: str) -> str:
-    """Return Markdown whose headings of level 1 or 2 are of level 3, so that a section's own heading stays above them.
-
-    Both forms are seen (`# x`, and `x` underlined by `===` or `---`); what stands in a code fence is left alone.
-    """
-    return "\n".join(_demoted(body.strip("\n").splitlines())).strip()
-
-
-def _demoted(lines: Sequence[str]) -> Iterator[str]:
-    fence: str | None = None
-    held: str | None = None
-    for line in lines:
-        mark = _FENCE.match(line)
-        if fence is None and held is not None and held.strip() and _SETEXT_UNDERLINE.match(line) and not _starts_block(held):
-            yield f"### {held.strip()}"
-            held = None
-            continue
-        if held is not None:
-            yield held
-        held = line if fence is not None else _ATX_HEADING.sub(r"\1###", line)
-        if mark is not None:
-            fence = mark[1] if fence is None else None if mark[1].startswith(fence) else fence
-    if held is not None:
-        yield held
-
-
-def _starts_block(line: str) -> bool:
-    """Whether a line is no paragraph, so that dashes under it are a rule or a table and not a heading's underline."""
-    return bool(re.match(r"^\s*([#>|*+-]|\d+[.)]\s|`{3}|~{3})", line)) or line.startswith("    ")
 
 
 def _one_line(title: str) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from orchestrator.views import Outline, StepView, View
 from schemas import fields
-from schemas.plans import Step, descendants, inputs_of
+from schemas.plans import Step, inputs_of
 from schemas.requests import StepState
 
 FIRST_LOOK_MS = 30_000
@@ -57,9 +57,17 @@ def _standing(definition: Step, seen: StepView | None, outline: Outline, known: 
 
 
 def stopped_by(step_id: str, outline: Outline, standing: Mapping[str, Standing]) -> tuple[str, ...]:
-    """Return the skipped steps below a failed one, in plan order."""
-    below = descendants([step_id], outline.definitions.values())
-    return tuple(step for step in outline.definitions if step in below and standing[step] is Standing.SKIPPED)
+    """Return the steps that a failed one has stopped, in plan order: what waits for it and is skipped, and so on down.
+
+    A failure that is not critical stops nothing, also where a step below it was stopped by another one.
+    """
+    found: set[str] = set()
+    pending = [step_id] if outline.definitions[step_id].critical else []
+    while pending:
+        stopped = [step for step in outline.waiters.get(pending.pop(), ()) if standing[step] is Standing.SKIPPED and step not in found]
+        found.update(stopped)
+        pending += stopped
+    return tuple(step for step in outline.definitions if step in found)
 
 
 def ready_since_ms(step_id: str, view: View, outline: Outline) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from schemas.requests import Gap, RequestStatus
+from schemas.results import FailureCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,15 @@ def notice(
     for gap in gaps:
         why = phrases.codes.get(gap.reason, phrases.unknown_code)
         if gap.step:
-            sentences.append(phrases.gap.format(title=titles[gap.step], why=why, code=gap.reason))
+            sentences.append(phrases.gap.format(title=titles[gap.step], why=why, code=_shown(gap.reason)))
         else:
-            sentences.append(phrases.failed.format(why=why, code=gap.reason))
+            sentences.append(phrases.failed.format(why=why, code=_shown(gap.reason)))
         if gap.stopped:
             sentences.append(phrases.stopped.format(titles=phrases.separator.join(f"“{titles[step]}”" for step in gap.stopped)))
     sentences.append(phrases.follow_up)
     return phrases.join.join(sentences)
+
+
+def _shown(code: str) -> str:
+    """A failure's code as it may stand in a sentence: an agent's own could be any text, and that is not for the user."""
+    return code if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", code) else FailureCode.AGENT_ERROR

@@ -12,9 +12,12 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import structlog
+
 from ops.blackboard.memory import MemoryBlackboard
 from ops.broker.memory import MemoryBroker
 from ops.client import Client
+from ops.logs import configure
 from ops.producer import Accepted
 from ops.reporting import Report
 from orchestrator.orchestrator import Orchestrator
@@ -55,7 +58,12 @@ class Runtime(Client):
 
 @asynccontextmanager
 async def embedded(team: Team, *, concurrency: int = 8, workers: int = 1, lease_seconds: float = 5.0) -> AsyncIterator[Runtime]:
-    """Run a team in this process until the context is left; what then still runs is stopped, and gone with it."""
+    """Run a team in this process until the context is left; what then still runs is stopped, and gone with it.
+
+    A program that has not set up structlog sees warnings only, on standard error.
+    """
+    if not structlog.is_configured():
+        configure("WARNING", "console")
     async with (
         MemoryBlackboard(lease_seconds=lease_seconds) as board,
         MemoryBroker() as broker,
@@ -75,7 +83,11 @@ async def serving(
     orchestrators: int = 1,
     lease_seconds: float = 5.0,
 ) -> AsyncIterator[Runtime]:
-    """Run orchestrators and workers in this process, over any board and broker, until the context is left."""
+    """Run orchestrators and workers in this process, over any board and broker, until the context is left.
+
+    What the block raises comes out as it is, and not in a group.
+    """
+    failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
         stop = asyncio.Event()
         ready: list[asyncio.Event] = []
@@ -92,5 +104,9 @@ async def serving(
             await event.wait()
         try:
             yield Runtime(board, broker, team)
+        except Exception as error:  # kept out of the group, which would wrap it
+            failure = error
         finally:
             stop.set()
+    if failure is not None:
+        raise failure

@@ -10,6 +10,7 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from ops.client import DeadLetter, Listed
 from ops.findings import Finding
@@ -130,25 +131,19 @@ def list_table(listed: Sequence[Listed]) -> Table:
     return table
 
 
-def dead_table(letters: Sequence[DeadLetter]) -> Table:
-    """Dead letters."""
-    table = Table()
-    for column in ("request", "step", "agent", "epoch", "reason", "attempts", "first error", "last error", "age"):
-        table.add_column(column, no_wrap=column == "request")
+def dead_tree(letters: Sequence[DeadLetter]) -> Tree:
+    """Dead letters, each with its first and last error below it: that stays readable on a narrow terminal."""
+    tree = Tree(f"{len(letters)} dead letter{'' if len(letters) == 1 else 's'}")
     for each in letters:
         failure = each.record.failure
-        table.add_row(
-            each.request_id,
-            each.step_id,
-            each.record.agent,
-            str(each.record.epoch),
-            each.reason,
-            f"{each.record.attempt}/{each.record.max_attempts}",
-            Text(each.record.first_error or ""),
-            Text(failure.description if failure else ""),
-            age(each.now_ms - each.failed_at_ms),
+        tried = f"attempt {each.record.attempt} of {each.record.max_attempts}, epoch {each.record.epoch}"
+        branch = tree.add(Text.assemble(each.request_id, "  ", (each.step_id, "bold"), "  ", (each.reason, "red")))
+        branch.add(
+            Text(f"agent {each.record.agent}, {tried}, {age(each.now_ms - each.failed_at_ms)} ago; the request is {each.request_status}")
         )
-    return table
+        branch.add(Text(f"first error: {each.record.first_error or '–'}"))
+        branch.add(Text(f"last error:  {failure.code}: {failure.description}" if failure else "last error:  –"))
+    return tree
 
 
 def findings_table(findings: Sequence[tuple[str, Finding]]) -> Table:

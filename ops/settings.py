@@ -98,7 +98,7 @@ class Settings(BaseSettings):
     agents: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = Field(
         (), description="The agents that a worker serves, separated by commas; empty means all of the team", examples=["aftersales,iot"]
     )
-    concurrency: int = Field(8, ge=1, le=1000, description="Steps that a worker runs at the same time", examples=[8])
+    concurrency: int = Field(8, ge=1, le=1000, description="Steps at a time that a worker runs of each agent", examples=[8])
     lease_seconds: Seconds = Field(
         5.0, description="How long a step stays with a worker that no longer renews; shorter finds a dead worker sooner", examples=[5]
     )

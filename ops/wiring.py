@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ops.blackboard.redis import RedisBlackboard
 from ops.broker.rabbitmq import RabbitMQBroker
 from ops.settings import Settings
+from schemas.errors import InvalidSettings
 from workers.agents.models import OpenAICompatible
 from workers.team import Team, load_team
 
@@ -52,11 +54,14 @@ def team_of(settings: Settings, name: str | None = None) -> Team:
     Raises:
         NotFound: no such team, or it takes no such options.
         InvalidTeam: what is there does not fit together.
+        InvalidSettings: a model is set, and the client for it is not installed.
     """
     options: dict[str, object] = {}
     if settings.scenario:
         options["scenario"] = settings.scenario
     if settings.model_base_url:
+        if importlib.util.find_spec("openai") is None:
+            raise InvalidSettings("a real model needs the client of that protocol: pip install 'briefline[openai]'", path="model_base_url")
         options["model"] = OpenAICompatible(
             base_url=settings.model_base_url,
             name=settings.model_name,

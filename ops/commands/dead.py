@@ -18,7 +18,7 @@ async def list_dead(settings: Settings, *, request: str | None, agent: str | Non
     if as_json:
         print_json([letter_json(each) for each in letters])
     else:
-        rendering.console().print(rendering.dead_table(letters))
+        rendering.console().print(rendering.dead_tree(letters))
     return DONE
 
 

@@ -81,8 +81,10 @@ def linkage(turn: Turn) -> Reply:
     """Look up what is known of linkage, then say it of each candidate."""
     found = _return(turn, "searchKnowledge")
     speaker = _line(turn.brief, "已有设备")
+    if not speaker:
+        return Say("请求里没有写明家里的设备型号，无从核对联动。")
     if found is None:
-        return Call(("searchKnowledge", {"query": f"{speaker or '音箱'} 联动"}))
+        return Call(("searchKnowledge", {"query": f"{speaker} 联动"}))
     known = {bundle["device"]: bundle for bundle in found["bundles"]}
     candidates = [name for key in ("candidateA", "candidateB") if (name := _line(turn.brief, key))]
     return Say("\n".join(_linkage(name, speaker, known.get(name)) for name in candidates) or "没有需要核实的候选。")

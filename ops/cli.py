@@ -274,5 +274,12 @@ def _text(words: str | bytes) -> str:
 
 
 def main() -> None:
-    """Run the command line; the entry point of `briefline` and `python -m ops`."""
+    """Run the command line; the entry point of `briefline` and `python -m ops`.
+
+    The folder it is called from is where a user's own team is looked for last, as `python -m` would look there first: so
+    nothing that lies there takes the place of a module of ours.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
     app()

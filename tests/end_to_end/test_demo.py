@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,6 +116,17 @@ def test_the_demo_on_servers_prints_the_same_object_from_processes_of_its_own(sc
     shown = system.json("show", done.json["request_id"])
     assert {key: shown[key] for key in TOP if key != "briefs"} == {key: done.json[key] for key in TOP if key != "briefs"}
     assert [name for name in sorted(event["writer"] for event in shown["timeline"]) if name.startswith("worker/")], "a worker wrote"
+
+
+def test_the_demo_on_servers_does_not_wait_for_a_worker_that_is_gone(system: System) -> None:
+    demo = system.start("demo", "--json", "--backend", "servers", scenario="slow-product")
+    demo.wait_for("worker_started")
+    children = [int(pid) for pid in Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()]
+    (worker,) = [pid for pid in children if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    os.kill(worker, signal.SIGKILL)
+    assert demo.wait() == 5
+    assert "error: a process of the demo ended before the answer was there (exit code -9)" in demo.output
+    assert demo.logged("orchestrator_stopped"), "the other one was ended, and waited for"
 
 
 def test_the_demo_for_people_shows_plan_facts_briefs_and_answer() -> None:

@@ -18,7 +18,7 @@ from orchestrator.views import Outline, View, outline_fields
 from schemas import fields, plans
 from schemas.blackboard import ABSENT
 from schemas.errors import Refused
-from schemas.plans import Step
+from schemas.plans import Step, inputs_of
 from schemas.requests import PlanRecord, RequestStatus, Role, StatusRecord, StepRecord, StepState, check_request_transition
 from schemas.results import Failure, FailureCode
 
@@ -168,14 +168,20 @@ def _take_in(view: View, outline: Outline, standing: Mapping[str, Standing], ret
 
 
 def _rings(view: View, outline: Outline, standing: Mapping[str, Standing], cause: Cause) -> tuple[Ring, ...]:
-    """Which agents to tell: after a result those that waited for it, else all that are ready; on a sweep also where the holder is gone."""
+    """Which agents to tell: after a result those that waited for it, else all that are ready; on a sweep also where the holder is gone.
+
+    A step whose holder is gone is claimed anew, so it waits like any other for an input that was reopened meanwhile.
+    """
     waited = outline.waiters.get(cause.step_id, ()) if isinstance(cause, ResultCame) else standing
     ready = [step for step in waited if standing.get(step) is Standing.READY and not _wait_ms(view, step)]
     if isinstance(cause, Swept):
         ready += [
             step
             for step, state in standing.items()
-            if state is Standing.RUNNING and (seen := view.step(step)) and not seen.held(view.now_ms)
+            if state is Standing.RUNNING
+            and (seen := view.step(step))
+            and not seen.held(view.now_ms)
+            and all(standing[each].settled for each in inputs_of(outline.definitions[step]))
         ]
     return tuple(RingTask(step) for step in ready)
 

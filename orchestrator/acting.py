@@ -53,7 +53,9 @@ class Actor:
         while True:
             decision = advance(view, cause, retention_seconds=self._retention_seconds)
             if decision.read_more:
-                view = outlined(view.joined(await self._board.read(request_id, decision.read_more)), view.outline)
+                more = await self._board.read(request_id, decision.read_more)
+                set_back = more.position < view.position  # what was read before is no longer true
+                view = await self._look(request_id, cause) if set_back else outlined(view.joined(more), view.outline)
             elif decision.change is not None:
                 outcome = await self._write(view, decision.change, asked)
                 if isinstance(outcome, Written):
@@ -84,7 +86,9 @@ class Actor:
 
     async def _write(self, view: View, change: Change, asked: Cause) -> Outcome:
         if change.enter_first:
-            await self._board.enter(view.request_id, _ENTER_MS)
+            # Set, not entered: an earlier mark from before the end of the request could come due between here and the write,
+            # and a sweeper that still finds the request over would take it away.
+            await self._board.mark(view.request_id, _ENTER_MS)
         for entry in change.dead_first:
             await self._board.dead_add(entry)
         return await self._board.write(
@@ -103,6 +107,8 @@ class Actor:
         )
 
     async def _after(self, view: View, change: Change, written: Written) -> View:
+        if change.enter_first:
+            await self._board.enter(view.request_id, _ENTER_MS)  # should the write have taken longer than the mark
         for entry in change.dead_after:
             await self._board.dead_remove(entry)
         write = Write(role=Role.ORCHESTRATOR, writer=self._writer, operation_id="", put=change.put)

@@ -18,7 +18,7 @@ from orchestrator.judging import ORCHESTRATOR
 from schemas import fields
 from schemas.blackboard import Blackboard, Due
 from schemas.broker import BROKER_DEAD_QUEUE, COMMANDS_QUEUE, RESULTS_QUEUE, Broker, Delivery
-from schemas.errors import BrieflineError, Unavailable
+from schemas.errors import Unavailable
 from schemas.messages import AgentMessage, MessageType
 from schemas.requests import StepState
 
@@ -107,6 +107,9 @@ class Orchestrator:
                 log.warning("board_behind", request=bell.request_id, step=bell.step_id, type=bell.type, reason=decision.reason)
                 await self._board.enter(bell.request_id, 0)
             case Verdict.FITS | Verdict.LATE | Verdict.REFUSED:
+                if bell.type is MessageType.REPLAY:
+                    # It may be our own that comes back: written by a process that died before it rang or marked anything.
+                    await self._board.enter(bell.request_id, 0)
                 for step, delay_ms in decision.look_at.items() if bell.type is MessageType.TASK else ():
                     await self._board.enter(f"{bell.request_id}#{step}", delay_ms)
         await delivery.ack()
@@ -142,9 +145,9 @@ class Orchestrator:
         except Unavailable as error:
             log.warning("look_postponed", request=request_id, reason=str(error))
             return
-        except BrieflineError as error:
-            # A request that nobody can read must not keep the sweeper from the others: it is set back, alone.
-            log.exception("request_set_back", request=request_id, reason=str(error))
+        except Exception as error:
+            # A request that breaks its look, by whatever mistake of ours, must not keep the sweeper from the others: it is set back, alone.
+            log.exception("request_set_back", request=request_id, reason=f"{type(error).__name__}: {error}")
             for mark in marks:
                 await self._board.settle(mark, _SET_BACK_MS)
             return

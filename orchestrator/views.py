@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from schemas import fields
 from schemas.blackboard import ABSENT, Snapshot, Stored, Write, Written
+from schemas.errors import Unreadable
 from schemas.frozen import Frozen
 from schemas.plans import Step, inputs_of
 from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord, StatusRecord, StepRecord
@@ -148,13 +149,19 @@ def view_of(snapshot: Snapshot, outline: Outline | None = None) -> View:
 
 
 def outlined(view: View, known: Outline | None = None) -> View:
-    """The view with its plan's outline: the known one if it still fits, one made from what was read, or none."""
+    """The view with its plan's outline: the known one if it still fits, one made from what was read, or none.
+
+    Raises:
+        Unreadable: the plan names a step whose definition the board does not have.
+    """
     version = view.version(fields.PLAN)
     if known is not None and known.version == version:
         return replace(view, outline=known)
     plan, request = view.plan, view.request
     if plan is None or request is None or not view.knows(map(fields.definition, plan.steps)):
         return replace(view, outline=None)
+    if lost := [step for step in plan.steps if fields.definition(step) not in view.stored]:
+        raise Unreadable(f"the plan of {view.request_id} names {lost[0]!r}, and the board has no definition of it")
     definitions = {step: _definition(view.stored[fields.definition(step)].value) for step in plan.steps}
     order, waiters = _graph(tuple(definitions.values()))
     card = view.card

@@ -1,0 +1,166 @@
+"""What an all-seeing witness writes down while a run goes on: messages sent, handed out, acked; agents run; who was told what.
+
+Acks are audited at the moment they happen (invariant 14): what was acked must be stored, rung, or guarded by a mark.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from schemas import fields
+from schemas.broker import Address, Exchange
+from schemas.messages import AgentMessage, MessageType
+from schemas.plans import Step, inputs_of
+from schemas.requests import RequestStatus, StepRecord, StepState
+from tests.simulation.states import State
+
+if TYPE_CHECKING:
+    from tests.simulation.processes import Life
+    from tests.simulation.worlds import World
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """One run of an agent: for which task, what it did, what of others it saw, and what it signed its output with."""
+
+    request_id: str
+    step: Step
+    epoch: int
+    attempt: int
+    behaviour: str
+    nonce: str
+    saw: dict[str, str]
+    """Step -> the nonce of its result that stood in the brief."""
+    text: str
+    life: str
+    kind: str
+
+
+@dataclass
+class Told:
+    """What a user was told: the outcome of a submission or a command."""
+
+    what: str
+    request_id: str
+    outcome: str
+    detail: str = ""
+    bells: tuple[str, ...] = ()
+
+
+@dataclass
+class Ledger:
+    """The witness's notes on one run."""
+
+    world: World
+    runs: list[AgentRun] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    tasks_rung: set[tuple[str, str]] = field(default_factory=set)
+    """(request, version of the step) of every TASK whose publishing was begun."""
+    results_confirmed: set[tuple[str, str, str]] = field(default_factory=set)
+    """(life, request, version of the step)."""
+    handlings: Iterator[int] = field(default_factory=itertools.count)
+    holds: set[int] = field(default_factory=set)
+    """Every handling whose claim was answered; where the answer was lost, lease and sweeper alone guard the step."""
+    commands_sent: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    parked_messages: list[tuple[str, str]] = field(default_factory=list)
+
+    def broken(self, invariant: int, what: str) -> None:
+        """Write down a broken promise."""
+        self.violations.append(f"invariant {invariant}: {what}")
+
+    def sent(self, life: Life, address: Address, bell: AgentMessage) -> None:
+        """A message is on its way."""
+        if bell.type is MessageType.TASK and bell.step_id:
+            self.tasks_rung.add((bell.request_id, bell.seen[fields.step(bell.step_id)]))
+        if address.exchange is Exchange.COMMANDS:
+            self.commands_sent[life.name].append(bell.id)
+
+    def confirmed(self, life: Life, address: Address, bell: AgentMessage) -> None:
+        """The broker has confirmed a message."""
+        if address.exchange is Exchange.EVENTS and bell.step_id:
+            self.results_confirmed.add((life.name, bell.request_id, bell.seen[fields.step(bell.step_id)]))
+
+    def delivered(self, life: Life, bell: AgentMessage) -> tuple[float, frozenset[str]]:
+        """A message was handed out: note when, and what was ready to run below it at that moment."""
+        ready: frozenset[str] = frozenset()
+        if bell.type in (MessageType.RESULT_READY, MessageType.RESULT_FAILED):
+            ready = self._ready_below(bell)
+        return life.now, ready
+
+    def _ready_below(self, bell: AgentMessage) -> frozenset[str]:
+        """Versions of the steps that wait for the bell's step and can run now."""
+        state = self.world.state(bell.request_id)
+        if state.status is None or state.status.status.over:
+            return frozenset()
+        now_ms = self.world.now_ms
+        return frozenset(
+            stored.version
+            for step, definition in state.definitions.items()
+            if bell.step_id in inputs_of(definition)
+            and state.ready(step)
+            and (stored := state.stored[fields.step(step)]).at_ms + state.steps[step].not_before_ms <= now_ms
+        )
+
+    def acked(self, life: Life, bell: AgentMessage, seen: tuple[float, frozenset[str]], *, held: bool) -> None:
+        """A message is being acked: is its effect stored, rung, or guarded?"""
+        state = self.world.state(bell.request_id)
+        if state.status is None or self.world.set_back:
+            return
+        match bell.type:
+            case MessageType.TASK if life.kind == "worker":
+                self._task_acked(life, bell, state, seen[0], held=held)
+            case MessageType.RESULT_READY | MessageType.RESULT_FAILED:
+                self._result_acked(bell, state, seen[1])
+            case MessageType.SUBMIT:
+                if state.plan is None and not state.status.status.over:
+                    self.broken(14, f"SUBMIT of {bell.request_id} was acked by {life.name} before the plan was written")
+            case MessageType.REPLAY | MessageType.DROP | MessageType.CANCEL:
+                answered = any(event.cause == bell.id for event in self.world.events(bell.request_id))
+                if not answered and not (bell.type is MessageType.CANCEL and state.status.status is RequestStatus.CANCELLED):
+                    self.broken(14, f"{bell.type} {bell.id} was acked by {life.name} before it was done or refused")
+
+    def _task_acked(self, life: Life, bell: AgentMessage, state: State, since: float, *, held: bool) -> None:
+        assert bell.step_id is not None and state.status is not None
+        record, stored = state.steps.get(bell.step_id), state.stored.get(fields.step(bell.step_id))
+        if record is None or stored is None or state.status.status.over:
+            return
+        if not self.world.marked(bell.request_id, bell.step_id):
+            self.broken(14, f"TASK of {bell.step_id} was acked by {life.name}, and nothing will look at the request again")
+        last = state.last_event[fields.step(bell.step_id)]
+        if last.cause != bell.id or last.writer != life.name:
+            return
+        if not held or life.now - since >= self.world.ack_after_seconds:
+            return  # another handling has the step, or this is an early ack
+        if record.state is StepState.RUNNING:
+            self.broken(14, f"TASK of {bell.step_id} was acked by {life.name} before the end of the attempt was written")
+        if record.state.over and (life.name, bell.request_id, stored.version) not in self.results_confirmed:
+            self.broken(14, f"TASK of {bell.step_id} was acked by {life.name} before RESULT was confirmed")
+
+    def _result_acked(self, bell: AgentMessage, state: State, ready: frozenset[str]) -> None:
+        assert state.status is not None
+        if state.status.status.over:
+            return
+        still = {stored.version for name, stored in state.stored.items() if name.startswith(fields.STEP_PREFIX)}
+        for version in ready & still:
+            if (bell.request_id, version) not in self.tasks_rung:
+                self.broken(14, f"RESULT of {bell.step_id} was acked before the step at version {version}, ready below it, was rung")
+
+    def parked(self, life: Life, bell: AgentMessage, reason: str) -> None:
+        """A message that could be read was parked: only for a request that the board does not have (in a run without foreign bells)."""
+        self.parked_messages.append((bell.id, reason))
+        if self.world.state(bell.request_id).status is not None and not self.world.set_back:
+            self.broken(9, f"{bell.type} of {bell.request_id}/{bell.step_id} was parked by {life.name}: {reason}")
+
+    def ran(self, run: AgentRun) -> None:
+        """An agent has begun."""
+        self.runs.append(run)
+
+
+def unfinished(record: StepRecord | None) -> bool:
+    """Whether a step has not ended."""
+    return record is None or not record.state.over

@@ -1,0 +1,153 @@
+"""The users of a run: one submits requests (and submits again what it has no answer for), one cancels, replays and drops.
+
+Their memory of what they want survives a crash of their program, as a person's does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from ops.client import Client, DeadLetter
+from schemas.errors import BrieflineError, KeyReused, NotFound, OutcomeUnknown, Refused, Unavailable
+from schemas.requests import request_id
+from tests.simulation.ledger import Told
+from tests.simulation.ports import SimulatedBoard, SimulatedBroker
+from tests.simulation.processes import Life
+from workers.team import Team
+
+if TYPE_CHECKING:
+    from tests.simulation.worlds import World
+
+
+@dataclass
+class Wish:
+    """One thing that a user wants, at a time; `done` once it was told an outcome that it takes for final."""
+
+    at_seconds: float
+    act: str
+    key: str = ""
+    text: str = ""
+    team: Team | None = None
+    deadline_seconds: float | None = None
+    tries: int = 0
+    done: bool = False
+
+
+class Producer:
+    """Submits."""
+
+    def __init__(self, world: World, wishes: list[Wish]) -> None:
+        self._world = world
+        self.wishes = wishes
+
+    @property
+    def done(self) -> bool:
+        """Whether every request was submitted."""
+        return all(wish.done for wish in self.wishes)
+
+    async def live(self, life: Life) -> None:
+        """Submit what is not submitted yet, one after the other, and again where no answer came."""
+        client = Client(SimulatedBoard(life), SimulatedBroker(life), name=life.name)
+        for wish in self.wishes:
+            while not wish.done:
+                await asyncio.sleep(max(0.0, wish.at_seconds - life.now))
+                wish.tries += 1
+                await self._submit(client, wish)
+                if not wish.done:
+                    await asyncio.sleep(life.random.uniform(0.5, 3))
+
+    async def _submit(self, client: Client, wish: Wish) -> None:
+        assert wish.team is not None
+        told = Told("submit", request_id("default", wish.key), "")
+        try:
+            accepted = await client.submit(wish.team, wish.text, idempotency_key=wish.key, deadline_seconds=wish.deadline_seconds)
+            told.outcome = "new" if accepted.new else "known"
+        except KeyReused:
+            told.outcome = "key_reused"
+        except Unavailable as error:
+            told.outcome, told.detail = "unknown", str(error)
+        wish.done = told.outcome != "unknown"
+        if wish.act == "other content" and told.outcome in ("new", "known") and not self._world.set_back:
+            self._world.ledger.broken(9, f"key {wish.key} was taken for other content")
+        self._world.ledger.told.append(told)
+
+
+class Operator:
+    """Looks at requests and dead letters now and then, and cancels, replays or drops."""
+
+    def __init__(self, world: World, random: Random, keys: list[str]) -> None:
+        self._world = world
+        self._random = random
+        self._requests = [request_id("default", key) for key in keys]
+        self._cancel = {each: random.uniform(1, 60) for each in self._requests if random.random() < 0.15}
+        self._looks = random.randint(2, 8)
+        self._replays = dict.fromkeys(self._requests, random.choice((0, 1, 2, 3)))
+        self._drops = random.random() < 0.2
+
+    @property
+    def done(self) -> bool:
+        """Whether it wants nothing more."""
+        return self._looks <= 0 and not self._cancel
+
+    async def live(self, life: Life) -> None:
+        """Look, act, wait, until nothing more is wanted."""
+        client = Client(SimulatedBoard(life), SimulatedBroker(life), name=life.name)
+        while not self.done:
+            await asyncio.sleep(life.random.uniform(1, 12))
+            self._looks -= 1
+            try:
+                await self._act(client, life)
+            except Unavailable:
+                continue
+
+    async def _act(self, client: Client, life: Life) -> None:
+        for each in [request for request, at in self._cancel.items() if at <= life.now]:
+            del self._cancel[each]
+            await self._command(life, "cancel", each, lambda each=each: client.cancel(each, "changed my mind"))  # type: ignore[misc]
+        letters = await client.dead()
+        for letter in letters:
+            await self._answer(client, life, letter)
+
+    async def _answer(self, client: Client, life: Life, letter: DeadLetter) -> None:
+        request, step, epoch = letter.request_id, letter.step_id, letter.record.epoch
+        if self._replays.get(request, 0) > 0:
+            self._replays[request] -= 1
+            wrong = -1 if epoch and life.random.random() < 0.1 else 0
+            if life.random.random() < 0.3:  # two operators at once
+                asking = (client.replay(request, step, epoch), client.replay(request, step, epoch + wrong))
+                await self._command(life, f"replay {step} {epoch}", request, lambda: _both(*asking))
+            else:
+                await self._command(life, f"replay {step} {epoch}", request, lambda: client.replay(request, step, epoch))
+        elif self._drops and life.random.random() < 0.3:
+            await self._command(life, f"drop {step} {epoch}", request, lambda: client.drop(request, step, "not worth it"))
+
+    async def _command(self, life: Life, what: str, request: str, call: Callable[[], Awaitable[object]]) -> None:
+        before = len(self._world.ledger.commands_sent[life.name])
+        told = Told(what, request, "", detail=life.name)
+        try:
+            told.detail = str(await call())
+            told.outcome = "done"
+        except OutcomeUnknown as error:
+            told.outcome, told.detail = "unknown", str(error)
+        except (NotFound, Refused) as error:
+            told.outcome, told.detail = "refused", str(error)
+        except Unavailable as error:
+            told.outcome, told.detail = "unavailable", str(error)
+        told.bells = tuple(self._world.ledger.commands_sent[life.name][before:])
+        self._world.happened[f"told_{what.partition(' ')[0]}_{told.outcome}"] += 1
+        self._world.trace(life, f"told {what}: {told.outcome}", request, told.detail)
+        self._world.ledger.told.append(told)
+
+
+async def _both(*calls: Awaitable[object]) -> list[object]:
+    """Wait for all; a refusal of one of them is no error where the other was first."""
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    for error in errors:
+        if len(errors) == len(outcomes) or not isinstance(error, BrieflineError):
+            raise error
+    return [str(outcome) for outcome in outcomes]

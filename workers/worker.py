@@ -10,7 +10,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -48,6 +48,7 @@ class _Run:
     delivery: Delivery
     task: Task
     queue: _Queue
+    lent: bool = False
     acked_early: bool = False
 
 
@@ -158,18 +159,32 @@ class Worker:
         """Brief, run, record, report, ack: one attempt of a step that is ours."""
         task = run.task
         hold = Hold(task.request_id, task.step_id, claim.record, claim.version, task.message_id, self.name)
-        early = asyncio.create_task(self._ack_early(run), name="early ack")
         try:
-            ended = await self._do(run.queue.agent, hold, claim)
-        finally:
-            early.cancel()
-            await asyncio.wait({early})
-        if ended is not None:
-            await self._tell(task, *ended)
-        if run.acked_early:
+            ended = await self._do_with_early_ack(run, hold, claim)
+            if ended is not None:
+                await self._tell(task, *ended)
+        except Exception as error:
+            if not run.acked_early:
+                raise
+            # Nobody hands the task out again: from its early ack on, lease and sweeper look after the step.
+            log.warning("step_left_to_the_sweeper", request=task.request_id, step=task.step_id, reason=str(error))
+        if run.lent:
             await self._lend(run.queue, -1)
-        else:
+        if not run.acked_early:
             await run.delivery.ack()
+
+    async def _do_with_early_ack(self, run: _Run, hold: Hold, claim: Claimed) -> tuple[str, StepRecord] | None:
+        """Run the step; an early ack that has begun by then is finished, since half of one would cost a credit or the ack."""
+        over = asyncio.Event()
+        early = asyncio.create_task(self._ack_early(run, over), name="early ack")
+        try:
+            return await self._do(run.queue.agent, hold, claim)
+        finally:
+            over.set()
+            try:
+                await asyncio.wait({early})
+            finally:
+                early.cancel()
 
     async def _tell(self, task: Task, version: str, record: StepRecord) -> None:
         """After the commit: the end of a step is reported, a retry or a hand-back gets its due mark."""
@@ -256,12 +271,17 @@ class Worker:
     def _made_with(self, agent: Agent, brief: AgentBrief) -> MadeWith:
         return self._team.made_with(agent.name, brief_sha256=brief.brief.sha256, position=brief.brief.position)
 
-    async def _ack_early(self, run: _Run) -> None:
+    async def _ack_early(self, run: _Run, over: asyncio.Event) -> None:
         """Ack a task that outlasts the broker's patience; from then on its lease and the sweeper are its outbox.
 
         First the queue is consumed anew with one credit fewer: else one more task would lie, unclaimed, behind busy places.
         """
-        await asyncio.sleep(self._ack_after_seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._ack_after_seconds):
+                await over.wait()
+        if over.is_set():
+            return
+        run.lent = True
         await self._lend(run.queue, 1)
         run.acked_early = True
         await run.delivery.ack()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import aiormq
 import pytest
 import pytest_asyncio
+import structlog
 from redis.asyncio import Redis
 
 from ops.blackboard.memory import MemoryBlackboard
@@ -26,6 +27,16 @@ from schemas.requests import StepRecord
 from tests.ops.broker.bench import Bench, MemoryBench, RabbitMQBench
 from tests.system.watched import WatchedBroker
 from workers.team import Team
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> Iterator[None]:
+    """What a test logs is shown where it fails; rich tracebacks would take seconds, and hold up the loop meanwhile."""
+    before = structlog.get_config()
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso"), renderer])
+    yield
+    structlog.configure(**before)
 
 
 @dataclass
@@ -51,6 +62,13 @@ class System:
     def serve(self, team: Team, **options: Any) -> AbstractAsyncContextManager[Runtime]:
         """Run orchestrators and workers until the block is left."""
         return serving(self.board, self.broker, team, **options)
+
+    async def lies(self, queue: str, count: int) -> None:
+        """Return once exactly `count` messages wait in a queue that is declared some time."""
+        name = queue.removeprefix("tasks.")
+        if queue != name:
+            await self.broker.declare_agent(name)
+        await self.look.has(queue, count)
 
     async def look_now(self, request_id: str, seconds: float = 0.0) -> None:
         """Let the sweeper look at a request without waiting for its time; in memory the board's time passes too."""

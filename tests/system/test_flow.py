@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ops.reporting import Report
 from schemas import fields
 from schemas.blackboard import Blackboard
 from schemas.broker import dead_queue
@@ -20,7 +19,7 @@ from schemas.plans import Step
 from schemas.requests import Origin, RequestStatus, StepRecord, StepState
 from tests.system.cast import Cast, Deaf, Gate, answers, fails, step, told
 from tests.system.conftest import System, expires, happened
-from tests.system.test_invariants import named, states
+from tests.system.reports import code_of, named, states
 from tests.system.watched import CutLine
 from workers import running
 from workers.agents.agent import AgentBrief
@@ -30,12 +29,6 @@ from workers.team import Constraint, Team
 from workers.worker import Worker
 
 pytestmark = pytest.mark.timeout(40)
-
-
-def code_of(report: Report, step_id: str) -> str:
-    """Why a step is FAILED."""
-    failure = report.step(step_id).failure
-    return failure.code if failure else ""
 
 
 @asynccontextmanager
@@ -400,7 +393,7 @@ UNFIT = {
     "unknown dependency": (step("x", "nobody"), "depends_on"),
     "taken id": (step("plan"), "used twice"),
     "unknown agent": (step("x", agent="somebody"), "no agent"),
-    "wider needs": (step("x", "old", needs=("old.colour",)), "no need of"),
+    "wider needs": (step("x", "old", needs=("old.colour",), budget={"tokens": 500}), "no need of"),
     "wider budget": (step("x", budget={"tokens": 5_000}), "tokens"),
     "circle": (step("x", "x"), "circle"),
 }
@@ -421,7 +414,7 @@ async def test_steps_planned_at_run_time_that_do_not_fit_end_the_request_with_th
     for kind, report in reports.items():
         assert report.status == "FAILED" and report.failure is not None, kind
         assert report.failure.code == "REFUSED_PLAN" and "REFUSED_PLAN" in report.answer
-        assert report.failure.description.startswith("plan.steps.0") and UNFIT[kind][1] in report.failure.description
+        assert report.failure.description.startswith("plan.steps") and UNFIT[kind][1] in report.failure.description
     assert cast.runs == {"old": 6, "plan": 6}
 
 

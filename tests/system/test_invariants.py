@@ -15,7 +15,7 @@ import pytest
 
 from ops.reporting import Report
 from schemas import fields
-from schemas.blackboard import Conflict, Event, Write, fold
+from schemas.blackboard import Conflict, Write, fold
 from schemas.briefs import LineOrigin
 from schemas.broker import COMMANDS, RESULT_READY, UNREADABLE_QUEUE, Address, task_queue, to_agent
 from schemas.errors import AgentFailed, NotPermitted
@@ -25,6 +25,7 @@ from schemas.requests import Role, StepRecord, StepState
 from schemas.results import AgentResult, Failure, ResultStatus, Termination
 from tests.system.cast import Cast, Gate, fact, fails, step, told
 from tests.system.conftest import System, happened, hold_still
+from tests.system.reports import named, states
 from tests.system.watched import CutLine
 from workers.agents.models import ModelInput
 from workers.agents.specialist import Specialist
@@ -36,16 +37,6 @@ from workers.teams.bitmall.team import make_team
 from workers.worker import Worker
 
 pytestmark = pytest.mark.timeout(40)
-
-
-def states(report: Report) -> dict[str, str]:
-    """Step -> state, as people are shown it."""
-    return {each.step.id: each.state for each in report.steps}
-
-
-def named(events: list[Event] | tuple[Event, ...], name: str) -> list[Event]:
-    """The events of one name."""
-    return [event for event in events if event.labels.get("event") == name]
 
 
 # 1

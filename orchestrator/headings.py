@@ -12,6 +12,8 @@ from itertools import pairwise
 from markdown_it import MarkdownIt
 
 _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
+_MAY_MATTER = re.compile(r"[#<`~]|[=-][ \t]*(?:[\r\n]|$)")
+"""Without one of these no line is a heading, code or HTML, and most bodies need no parser."""
 _LINE_END = re.compile(r"\r\n|\n|\r")  # no other: `str.splitlines` would cut at separators that Markdown takes for text
 _MARKS = re.compile(r"#{1,2}(?=[ \t]|$)")
 _CLOSING_MARKS = re.compile(r"(?:^|[ \t])#+$")
@@ -38,6 +40,8 @@ def demote_headings(body: str) -> str:
     lines = _LINE_END.split(body)
     while lines and not lines[0].strip():
         del lines[0]
+    if not _MAY_MATTER.search(body):
+        return "\n".join(lines).rstrip()
     for heading, content in reversed([*pairwise(_BLOCKS.parse("\n".join(lines)))]):
         if heading.type == "heading_open" and heading.tag in ("h1", "h2") and heading.map is not None:
             start, end = heading.map

@@ -231,22 +231,29 @@ class Client:
         return StepRecord.from_json(value)
 
     async def _command(self, kind: MessageType, request_id: str, *, step_id: str | None = None, epoch: int = 0, content: str = "") -> None:
-        """Send a command until the board shows its effect, or its refusal; each sending is a new message."""
+        """Send a command until the board shows its effect, or its refusal; each sending is a new message.
+
+        Answers are looked for from before the first sending on: that one may have arrived, though nobody could say so.
+        """
+        position = (await self._board.read(request_id, (fields.STATUS,))).position
         sent: set[str] = set()
+        trouble = ""
         for _ in range(SENDS):
-            position = (await self._board.read(request_id, (fields.STATUS,))).position
             bell = message(kind, request_id, sender=self._name, recipient=ORCHESTRATOR, step_id=step_id, epoch=epoch, content=content)
             sent.add(bell.id)
             try:
                 await self._broker.publish(COMMANDS, bell)
                 async with asyncio.timeout(ANSWER_SECONDS):
                     answer = await self._answer(request_id, position, sent)
-            except (Unavailable, Undeliverable, TimeoutError):
+            except TimeoutError:
+                continue
+            except (Unavailable, Undeliverable) as error:
+                trouble = f": {error}"
                 continue
             if answer.labels.get("event") == "command_refused":
                 raise Refused(answer.labels.get("reason", "refused"))
             return
-        raise OutcomeUnknown(f"no orchestrator has answered the {kind} of {request_id}; it may still take effect")
+        raise OutcomeUnknown(f"no orchestrator has answered the {kind} of {request_id}; it may still take effect{trouble}")
 
     async def _answer(self, request_id: str, position: int, sent: set[str]) -> Event:
         async with aclosing(self._board.watch(request_id, position)) as events:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Coroutine
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -16,7 +17,7 @@ import typer
 
 from ops.commands.exits import EXIT_CODES, INTERRUPTED, exit_of_error
 from ops.settings import Settings, load_settings
-from schemas.errors import BrieflineError, Refused
+from schemas.errors import BrieflineError, Refused, Unavailable
 from schemas.requests import RequestStatus
 
 _CODES = "  ".join(f"{code}: {meaning}." for code, meaning in EXIT_CODES.items())
@@ -212,7 +213,11 @@ def schemas_export(
         for name in stale:
             typer.echo(f"{name} is not current; run: briefline schemas export {folder}", err=True)
         raise typer.Exit(UNEXPECTED if stale else DONE)
-    for path in export(folder):
+    try:
+        written = export(folder)
+    except OSError as error:
+        _fail(Refused(f"cannot write to {folder}: {error.strerror}", path="folder"))
+    for path in written:
         typer.echo(path)
 
 
@@ -242,6 +247,8 @@ def _run(work: Coroutine[Any, Any, int | None]) -> None:
 
 def _fail(error: BrieflineError) -> NoReturn:
     typer.echo(f"error: {error}", err=True)
+    if isinstance(error, Unavailable):
+        typer.echo("`briefline check` looks at both servers and says what to do", err=True)
     raise typer.Exit(exit_of_error(error)) from None
 
 
@@ -277,8 +284,11 @@ def main() -> None:
     """Run the command line; the entry point of `briefline` and `python -m ops`.
 
     The folder it is called from is where a user's own team is looked for last, as `python -m` would look there first: so
-    nothing that lies there takes the place of a module of ours.
+    nothing that lies there takes the place of a module of ours. What a terminal cannot show is written as an escape.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

@@ -72,9 +72,13 @@ def test_processes_that_start_before_rabbitmq_wait_for_it(redis_url: str, rabbit
             process.wait_for("consuming_line_lost")
         leaving.wait_until_started()
         assert leaving.end() == 0, "a process that waits can be told to end"
-        early = system.run("submit", "before", "--team", GATED, *gate.constraint)
+        early = system.run("submit", "before", "--team", GATED, *gate.constraint, call_timeout_seconds=0.5)
         assert early.code == 0, "accepted means opened, on the board"
         assert "submit_not_rung" in early.stderr
+        unknown = system.run("cancel", early.stdout.strip(), call_timeout_seconds=0.5)
+        assert unknown.code == 5
+        assert "RabbitMQ" in unknown.stderr
+        assert "it may still take effect" in unknown.stderr
         rabbitmq_later.start()
         for step in ("first", "second"):
             visitor = gate.visitor()
@@ -89,8 +93,9 @@ def test_processes_that_start_before_redis_wait_as_long_as_a_call_may_take(redis
         worker, orchestrator = system.worker("--team", GATED), system.orchestrator()
         hasty = system.worker("--team", GATED, call_deadline_seconds=0.5, call_timeout_seconds=0.5)
         assert hasty.wait() == 5
-        (said,) = hasty.lines
+        said, what_to_do = hasty.lines
         assert said.startswith("error: ")
+        assert "briefline check" in what_to_do
         assert str(redis_later.port) in said
         redis_later.start()
         for process in (worker, orchestrator):

@@ -25,7 +25,21 @@ T = TypeVar("T")
 
 HOUR_MS = 3_600_000
 STEPS = ["a", "b"]
-FIELDS = ["request", "card", "status", "plan", "plan/a", "answer", "constraint/c", "step/a", "step/b", "result/a", "field/x", "odd"]
+FIELDS = [
+    "request",
+    "card",
+    "status",
+    "plan",
+    "plan/a",
+    "answer",
+    "constraint/c",
+    "step/a",
+    "step/b",
+    "result/a",
+    "result/b",
+    "field/x",
+    "odd",
+]
 OPERATIONS = [f"operation-{n:06d}" for n in range(12)]
 MEMBERS = ["r1", "r2", "r1#a", "请求#b"]
 some_fields = st.lists(st.sampled_from(FIELDS), max_size=4)
@@ -101,7 +115,8 @@ class TwoBoards(RuleBasedStateMachine):
         operation_id=st.sampled_from(OPERATIONS),
         put=st.dictionaries(st.sampled_from(FIELDS), values, max_size=3),
         expect=some_fields,
-        stale=st.sampled_from([None, None, None, ABSENT, "1.000001", "2.000002"]),
+        fresh=st.sampled_from([True, True, False]),
+        stale=st.sampled_from([None, None, None, None, ABSENT, "1.000001"]),
         lease=st.sampled_from([None, "a", "b"]),
         lease_ms=st.sampled_from([1, HOUR_MS]),
         unheld=st.lists(st.sampled_from(STEPS), max_size=2),
@@ -111,6 +126,8 @@ class TwoBoards(RuleBasedStateMachine):
         label=texts,
     )
     def write(self, **parts: Any) -> None:
+        if parts["fresh"]:
+            self.look_at(parts["expect"])
         versions = {name: parts["stale"] or self.seen.get(name, ABSENT) for name in parts["expect"]}
         after, lease = parts["after"], parts["lease"]
         write = Write(
@@ -127,6 +144,35 @@ class TwoBoards(RuleBasedStateMachine):
             expire_after_seconds=parts["expire"],
             returning=tuple(parts["returning"]),
         )
+        self.write_to_both(write)
+
+    @rule(
+        step=st.sampled_from(STEPS),
+        operation_id=st.sampled_from(OPERATIONS),
+        role=st.sampled_from([Role.WORKER, Role.ORCHESTRATOR]),
+        lease_ms=st.sampled_from([None, 1, HOUR_MS, HOUR_MS]),
+        unheld=st.booleans(),
+        after_ms=st.sampled_from([None, None, 0, HOUR_MS]),
+        result=st.booleans(),
+    )
+    def move_step(self, **parts: Any) -> None:
+        """What workers do all the time, with the version that the step has: claim, take over, commit."""
+        name = f"step/{parts['step']}"
+        self.look_at([name])
+        expect = {name: self.seen[name]}
+        put = {name: b"1", f"result/{parts['step']}": b"{}"} if parts["result"] else {name: b"1"}
+        after = None if parts["after_ms"] is None or expect[name] == ABSENT else After(name, parts["after_ms"])
+        lease = Lease(parts["step"], parts["lease_ms"]) if parts["lease_ms"] else None
+        unheld = (parts["step"],) if parts["unheld"] else ()
+        self.write_to_both(
+            Write(parts["role"], "w", parts["operation_id"], expect, put, lease=lease, unheld=unheld, after=after, returning=(name,))
+        )
+
+    def look_at(self, names: list[str]) -> None:
+        seen = self.runner.run(self.memory.read(self.request, names))
+        self.seen.update((name, seen.version(name)) for name in names)
+
+    def write_to_both(self, write: Write) -> None:
         self.runner.run(asyncio.sleep(0.003))  # a lease of 1 ms from an earlier write is over on both clocks
         ours, theirs = self.both(lambda board: board.write(self.request, write))
         if isinstance(ours, tuple) or isinstance(theirs, tuple):
@@ -152,14 +198,25 @@ class TwoBoards(RuleBasedStateMachine):
     def leave(self, name: str) -> None:
         self.same(lambda board: board.leave(self.member(name)))
 
-    @rule()
-    def due(self) -> None:
+    @rule(forward=st.sampled_from([1, HOUR_MS]))
+    def due(self, forward: int) -> None:
         self.runner.run(asyncio.sleep(0.003))
-        ours, theirs = self.both(lambda board: board.due(1000, HOUR_MS))
+        ours, theirs = self.both(lambda board: board.due(1000, forward))
         mine = [due for due in theirs if due.member.partition("#")[0].endswith(self.member_end)]
         assert sorted(due.member for due in ours) == sorted(due.member for due in mine)
         by_member = {due.member: due for due in mine}
         self.looks += [(due, by_member[due.member]) for due in ours]
+
+    @rule(name=st.sampled_from(MEMBERS), later=st.booleans())
+    def look_while_somebody_enters(self, name: str, later: bool) -> None:
+        """The race that a settle must lose."""
+        self.set_mark(name, 0, "enter")
+        self.due(1)
+        self.set_mark(name, HOUR_MS, "enter")
+        for _ in self.looks[-4:]:
+            self.settle(len(self.looks) - 1, None)
+        if later:
+            self.due(HOUR_MS)
 
     @rule(which=st.integers(0, 20), delay=st.sampled_from([None, 0, HOUR_MS]))
     def settle(self, which: int, delay: int | None) -> None:
@@ -199,7 +256,7 @@ def test_redis_and_memory_answer_every_command_alike(redis_url: str, key_prefix:
             run_state_machine_as_test(
                 machine,
                 settings=settings(
-                    max_examples=150, stateful_step_count=30, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+                    max_examples=100, stateful_step_count=30, deadline=None, database=None, suppress_health_check=list(HealthCheck)
                 ),
             )
         finally:

@@ -51,3 +51,14 @@ async def test_the_check_says_that_it_ends_with_the_process() -> None:
     async with MemoryBlackboard() as board:
         [finding] = await board.check()
         assert finding.level == "warn"
+
+
+async def test_a_holders_mark_that_falls_on_the_looks_mark_is_not_settled_with_it() -> None:
+    clock = Clock()
+    async with MemoryBlackboard(clock=clock) as board:
+        await board.enter("r", 0)
+        [look] = await board.due(10, 200)
+        await board.mark("r", 200)
+        await board.settle(look, None)
+        clock.seconds += 1
+        assert [due.member for due in await board.due(10, 1000)] == ["r"]

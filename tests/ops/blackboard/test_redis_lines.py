@@ -14,7 +14,7 @@ from ops.blackboard.redis import RedisBlackboard
 from ops.blackboard.watching import Hints
 from schemas.blackboard import Written
 from schemas.errors import InvalidValue, Unreadable
-from tests.support.boards import Bench, orchestrator
+from tests.support.boards import Bench, claim, orchestrator
 from tests.support.servers import OwnRedis
 
 own_server = pytest.mark.own_server
@@ -117,3 +117,32 @@ async def test_two_boards_with_different_prefixes_know_nothing_of_each_other(red
         assert (await two.read(request_id, ["plan"])).fields == {}
         assert await two.due(10, 1000) == []
         assert [due.member for due in await one.due(10, 1000)] == [request_id]
+
+
+async def test_every_key_of_a_finished_request_expires_at_the_same_time_also_new_ones(redis_url: str, key_prefix: str) -> None:
+    client = Redis.from_url(redis_url, protocol=2)
+    async with client, RedisBlackboard(redis_url, prefix=key_prefix) as board:
+
+        async def ends(bench: Bench) -> tuple[int, set[int]]:
+            keys = [f"{key_prefix}:{{{bench.request_id}}}:{name}" for name in ("values", "meta", "leases", "operations", "events")]
+            times = [int(await client.pexpiretime(key)) for key in keys]
+            return len([time for time in times if time != -2]), {time for time in times if time != -2}
+
+        by_claim, by_renewal = Bench(board), Bench(board)
+        for bench in (by_claim, by_renewal):
+            await bench.put(orchestrator({"answer": b"1"}, expire=3600))
+            step = (await bench.put(orchestrator({"step/a": b"1"}))).versions["step/a"]
+            written = await bench.put(orchestrator(labels={"event": "note"}))
+            count, times = await ends(bench)
+            assert (count, len(times)) == (4, 1)
+            assert written.at_ms < min(times) <= written.at_ms + 3_600_000
+            if bench is by_claim:
+                await bench.put(claim("a", step))
+            else:
+                assert await board.renew(bench.request_id, "a", step, 1000)
+            assert await ends(bench) == (5, times)
+            await bench.put(orchestrator({"status": b'"RUNNING"'}, expire=0))
+            assert await ends(bench) == (5, {-1})
+            await bench.put(orchestrator({"answer": b"2"}, expire=60))
+            assert (await ends(bench))[0] == 5
+            assert max((await ends(bench))[1]) < written.at_ms + 3_600_000

@@ -112,6 +112,27 @@ async def test_invariant_2_two_workers_with_the_same_task_bring_one_result(syste
     assert len(named(report.events, "step_claimed")) == 1
 
 
+async def test_invariant_2_a_task_that_knows_the_hold_takes_nothing_over_while_the_hold_lives(system: System) -> None:
+    gate = Gate()
+    cast = Cast({"a": gate})
+    async with system.serve(cast.team(step("a")), workers=2, lease_seconds=30) as runtime:
+        accepted = await runtime.submit(runtime.team, "Please.")
+        await gate.entered.wait()
+        first = await system.broker.was_published(lambda bell: bell.type is MessageType.TASK)
+        snapshot = await system.board.read(accepted.request_id, (fields.step("a"), fields.STATUS))
+        assert first.task is not None
+        held = StepRecord.from_json(snapshot.value(fields.step("a")) or b"")
+        seen = {name: snapshot.version(name) for name in snapshot.fields}
+        again = first.model_copy(update={"id": "again", "seen": seen, "task": first.task.model_copy(update={"record": held})})
+        await system.broker.publish(to_agent("hand"), again)
+        await system.broker.was_handled(again)
+        assert held.state is StepState.RUNNING and cast.runs == {"a": 1}
+        gate.opened.set()
+        report = await runtime.result(accepted)
+
+    assert cast.runs == {"a": 1} and report.step("a").record.attempt == 1
+
+
 async def test_invariant_2_and_10_a_worker_that_lost_its_step_writes_nothing_and_the_late_result_is_noted(system: System) -> None:
     cut, whole = Gate(lambda brief: answer(brief, "from the one that was cut off")), Gate(lambda brief: answer(brief, "from the other"))
     first, second = Cast({"a": cut}), Cast({"a": whole})

@@ -95,7 +95,7 @@ async def test_a_dead_letter_is_listed_replayed_and_gone() -> None:
 async def test_cancel_and_recent() -> None:
     gate = Gate()
     cast = Cast({"a": gate})
-    async with embedded(cast.team(step("a")), lease_seconds=0.3) as runtime:
+    async with embedded(cast.team(step("a")), lease_seconds=1) as runtime:
         accepted = await runtime.submit(runtime.team, "Please.")
         asking = asyncio.create_task(runtime.ask("And this."))
         await gate.entered.wait()

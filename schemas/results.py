@@ -106,6 +106,10 @@ class MadeWith(Frozen):
     model: str = ""
 
 
+MADE_WITH_LABEL = "made_with"
+"""Label of an event that ends an attempt without a result: its `MadeWith` as JSON."""
+
+
 class AgentResult(Frozen):
     """The outcome of one run. `summary` is for the user and goes only into the answer; `facts` is what downstream steps get."""
 

@@ -20,7 +20,7 @@ from schemas.broker import RESULT_FAILED, RESULT_READY, Broker, to_dead
 from schemas.errors import Unavailable, Undeliverable
 from schemas.messages import AgentMessage, MessageType, message
 from schemas.requests import Role, StepRecord, StepState
-from schemas.results import Failure
+from schemas.results import Failure, MadeWith
 from workers.receiving import ORCHESTRATOR
 
 RETRY_FIRST_MS = 1_000
@@ -41,6 +41,8 @@ class Hold:
     version: str
     cause: str
     writer: str
+    made_with: MadeWith | None = None
+    """Set once there is a brief."""
 
 
 async def record(

@@ -11,7 +11,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -19,7 +19,7 @@ from schemas.blackboard import Blackboard
 from schemas.broker import Broker, Consumer, Delivery, task_queue
 from schemas.errors import ProtocolViolation, Refused, Undeliverable, Unreadable
 from schemas.requests import StepRecord
-from schemas.results import AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
+from schemas.results import MADE_WITH_LABEL, AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
 from workers import accepting, claiming, preparing, receiving, recording, running
 from workers.agents.agent import Agent, AgentBrief
 from workers.claiming import Ahead, Claimed, Finished, Late, LookLater, Unknown
@@ -210,6 +210,8 @@ class Worker:
             return await self._end(hold, None, Failure(code=FailureCode.BAD_RESULT, description=f"the board cannot be read: {error}"))
         if isinstance(brief, Failure):
             return await self._end(hold, None, brief)
+        made_with = self._made_with(agent, brief)
+        hold = replace(hold, made_with=made_with)
         ran = await running.run_agent(
             agent,
             brief,
@@ -219,7 +221,7 @@ class Worker:
         )
         match ran:
             case Returned():
-                kept, failure = accepting.accept(ran.result, brief.step, self._made_with(agent, brief))
+                kept, failure = accepting.accept(ran.result, brief.step, made_with)
                 refused = accepting.refused_steps(ran.result, brief.step)
                 if failure is not None and failure.retryable:
                     return await self._retry(hold, failure)
@@ -227,7 +229,7 @@ class Worker:
             case Raised() if ran.failure.retryable:
                 return await self._retry(hold, ran.failure)
             case Raised():
-                return await self._end(hold, _unfinished(brief, ran, self._made_with(agent, brief)), ran.failure)
+                return await self._end(hold, _unfinished(brief, ran, made_with), ran.failure)
             case Interrupted():
                 return await self._write(hold, recording.handed_back(hold.record), None, "step_handed_back", {})
             case HoldLost():
@@ -261,6 +263,8 @@ class Worker:
         self, hold: Hold, record: StepRecord, result: AgentResult | None, event: str, details: Mapping[str, str]
     ) -> tuple[str, StepRecord] | None:
         labels = {"event": event, "step": hold.step_id, "attempt": str(hold.record.attempt), **details}
+        if result is None and hold.made_with is not None:
+            labels[MADE_WITH_LABEL] = hold.made_with.to_json().decode()
         puts = accepting.puts_of(hold.step_id, record, result)
         written = await recording.record(self._board, hold, puts, labels, dead=event == "step_failed")
         if written is None:

@@ -44,6 +44,8 @@ class ReplayAsked:
     step_id: str
     epoch: int
     message_id: str = ""
+    sender: str = ""
+    """Who asked, for the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class DropAsked:
     epoch: int
     reason: str
     message_id: str = ""
+    sender: str = ""
+    """Who asked, for the record."""
 
 
 @dataclass(frozen=True, slots=True)

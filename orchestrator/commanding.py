@@ -64,7 +64,7 @@ def replay(view: View, cause: ReplayAsked) -> Decision:
     return Decision(
         change=Change(
             event="step_replayed",
-            details={"step": cause.step_id, "epoch": str(reopened.epoch)},
+            details={"step": cause.step_id, "epoch": str(reopened.epoch), **_by(cause.sender)},
             expect={field: view.version(field) for field in (fields.PLAN, fields.STATUS, name)},
             put={name: reopened.to_json(), fields.STATUS: running.to_json()},
             expire_after_seconds=0,
@@ -85,7 +85,7 @@ def drop(view: View, cause: DropAsked) -> Decision:
     return Decision(
         change=Change(
             event="dead_letter_dropped",
-            details={"step": cause.step_id, "epoch": str(cause.epoch), "reason": cause.reason},
+            details={"step": cause.step_id, "epoch": str(cause.epoch), "reason": cause.reason, **_by(cause.sender)},
             expect={name: seen.version},
             dead_after=(DeadEntry(view.request_id, cause.step_id, cause.epoch),),
         )
@@ -120,6 +120,11 @@ def notice(view: View, cause: Noticed) -> Decision:
             rings=(RingDead(cause.step_id),),
         )
     )
+
+
+def _by(sender: str) -> dict[str, str]:
+    """Who asked, as it stands in the event: the sender's own word, not proof of it."""
+    return {"by": sender} if sender else {}
 
 
 def _refused(reason: str) -> Decision:

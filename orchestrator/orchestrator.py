@@ -177,8 +177,8 @@ def cause_of(bell: AgentMessage) -> Cause | None:
         case MessageType.CANCEL:
             return CancelAsked(bell.content, bell.id)
         case MessageType.REPLAY:
-            return ReplayAsked(bell.step_id or "", bell.epoch, bell.id)
+            return ReplayAsked(bell.step_id or "", bell.epoch, bell.id, bell.sender)
         case MessageType.DROP:
-            return DropAsked(bell.step_id or "", bell.epoch, bell.content, bell.id)
+            return DropAsked(bell.step_id or "", bell.epoch, bell.content, bell.id, bell.sender)
         case MessageType.TASK | MessageType.REQUEST:
             return None

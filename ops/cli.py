@@ -151,14 +151,17 @@ def check(as_json: JsonOption = False) -> None:
 @dead_app.command("list")
 def dead_list(
     request: Annotated[str | None, typer.Option(help="Only of this request.")] = None,
+    step: Annotated[str | None, typer.Option(help="Only of this step.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
     reason: Annotated[str | None, typer.Option(help="Only with this failure code.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many to show, newest first.")] = 1000,
     as_json: JsonOption = False,
 ) -> None:
     """List dead letters with reason, attempts, first and last error, age."""
     from ops.commands.dead import list_dead
 
-    _run(list_dead(_settings(quiet=True), request=request, agent=agent, reason=reason, as_json=as_json))
+    settings = _settings(quiet=True)
+    _run(list_dead(settings, request=request, step=step, agent=agent, reason=reason, limit=limit, as_json=as_json))
 
 
 @dead_app.command("show")
@@ -176,14 +179,19 @@ def dead_replay(
     agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
     reason: Annotated[str | None, typer.Option(help="Only with this failure code.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All that fit; needed where nothing else says which.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which steps would run again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run again, and what changed since.")] = False,
+    team: TeamOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Reopen failed steps: they and what they had stopped run again, and nothing else."""
+    """Reopen failed steps: they and what they had stopped run again, and nothing else.
+
+    A dry run compares the failed attempt with the code and settings of this process.
+    """
     from ops.commands.dead import replay_dead
 
+    which = {"request": request, "step": step, "agent": agent, "reason": reason}
     settings = _settings(quiet=True)
-    _run(replay_dead(settings, request=request, step=step, agent=agent, reason=reason, every=every, dry_run=dry_run, as_json=as_json))
+    _run(replay_dead(settings, **which, every=every, dry_run=dry_run, team_name=team, as_json=as_json))
 
 
 @dead_app.command("drop")

@@ -10,21 +10,29 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
+import structlog
+
+from ops.dead_letters import DeadLetter, letter_fields, letter_of
+from ops.following import LOOK_SECONDS, events_of, gone
 from ops.producer import Accepted, submit
 from ops.reporting import Report, report
 from orchestrator.judging import ORCHESTRATOR
 from schemas import fields
 from schemas.blackboard import Blackboard, DeadEntry, Event, Snapshot
 from schemas.broker import COMMANDS, Broker
-from schemas.errors import NotFound, OutcomeUnknown, Refused, Unavailable, Undeliverable
+from schemas.errors import NotFound, OutcomeUnknown, Refused, Unavailable, Undeliverable, Unreadable
 from schemas.messages import MessageType, message
-from schemas.plans import Step
 from schemas.requests import RequestRecord, RequestStatus, StatusRecord, StepRecord, StepState
 from workers.team import Team
 
 SENDS = 3
 ANSWER_SECONDS = 10.0
 """How long one sending of a command waits for its effect before the command is sent again."""
+INDEX_LIMIT = 100_000
+"""How many entries of the index of dead letters are looked at, the newest first."""
+INDEX_BATCH = 200
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +47,17 @@ class Listed:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A step that was given up, as the board has it now."""
-
-    request_id: str
-    step_id: str
-    title: str
-    record: StepRecord
-    request_status: RequestStatus
-    failed_at_ms: int
-    now_ms: int
-
-    @property
-    def reason(self) -> str:
-        """The failure's code."""
-        return self.record.failure.code if self.record.failure else ""
-
-
 class Client:
     """Everything a user does with requests of one tenant."""
 
-    def __init__(self, board: Blackboard, broker: Broker, *, tenant: str = "default", name: str = "client") -> None:
+    def __init__(
+        self, board: Blackboard, broker: Broker, *, tenant: str = "default", name: str = "client", look_seconds: float = LOOK_SECONDS
+    ) -> None:
         self._board = board
         self._broker = broker
         self._tenant = tenant
         self._name = name
+        self._look_seconds = look_seconds
 
     async def submit(
         self,
@@ -98,37 +91,48 @@ class Client:
         return _status(await self._board.read(request_id, (fields.STATUS,)))
 
     async def wait(self, request_id: str) -> RequestStatus:
-        """Return the status once the request is over; nothing is polled. Bound it with `asyncio.timeout`.
+        """Return the status once the request is over. Bound it with `asyncio.timeout`.
 
         Raises:
-            NotFound: the board has no such request.
+            NotFound: the board has no such request, or no longer has it.
         """
-        snapshot = await self._board.read(request_id, (fields.STATUS,))
-        status = _status(snapshot)
-        if status.over:
-            return status
-        async with aclosing(self._board.watch(request_id, snapshot.position)) as events:
-            async for event in events:
-                if fields.STATUS in event.put:
-                    status = StatusRecord.from_json(event.put[fields.STATUS][1]).status
-                    if status.over:
-                        break
-        return status
+        seen = False
+        while True:
+            snapshot = await self._board.read(request_id, (fields.STATUS,))
+            if seen and not snapshot.position:
+                raise gone(request_id)
+            status, seen = _status(snapshot), True
+            if status.over:
+                return status
+            async with aclosing(events_of(self._board, request_id, snapshot.position, look_seconds=self._look_seconds)) as events:
+                async for event in events:
+                    if fields.STATUS in event.put:
+                        status = StatusRecord.from_json(event.put[fields.STATUS][1]).status
+                        if status.over:
+                            return status
 
     async def follow(self, request_id: str, team: Team | None = None) -> AsyncIterator[Report]:
         """Yield a report now and after each event, until the request is over.
 
         Raises:
-            NotFound: the board has no such request.
+            NotFound: the board has no such request, or no longer has it.
         """
-        events = await self._board.events(request_id)
-        current = report(request_id, events, team)
-        yield current
-        async with aclosing(self._board.watch(request_id, events[-1].position)) as more:
-            while not current.status.over:
-                events.append(await anext(more))
-                current = report(request_id, events, team)
-                yield current
+        seen = False
+        while True:
+            events = await self._board.events(request_id)
+            if seen and not events:
+                raise gone(request_id)
+            current, seen = report(request_id, events, team), True
+            yield current
+            if current.status.over:
+                return
+            async with aclosing(events_of(self._board, request_id, events[-1].position, look_seconds=self._look_seconds)) as more:
+                async for event in more:
+                    events.append(event)
+                    current = report(request_id, events, team)
+                    yield current
+                    if current.status.over:
+                        return
 
     async def show(self, request_id: str, team: Team | None = None) -> Report:
         """Return everything that can be said of a request; with its team's code, briefs too.
@@ -148,35 +152,59 @@ class Client:
         names = (fields.REQUEST, fields.STATUS)
         snapshots = await asyncio.gather(*(self._board.read(each, names) for each in ids))
         listed = [_listed(snapshot) for snapshot in snapshots if snapshot.position]
-        return [each for each in listed if status is None or each.status is status]
+        return [each for each in listed if each is not None and status in (None, each.status)]
 
     async def dead(
         self,
         *,
         request_id: str | None = None,
+        step_id: str | None = None,
         agent: str | None = None,
         reason: str | None = None,
         limit: int = 1000,
     ) -> list[DeadLetter]:
-        """Return the dead letters that fit, newest first; each is checked against the board."""
-        entries = await self._board.dead_list(limit)
-        letters = await asyncio.gather(*(self._letter(each) for each in entries if request_id in (None, each.request_id)))
-        return [
-            letter for letter in letters if letter is not None and agent in (None, letter.record.agent) and reason in (None, letter.reason)
+        """Return up to `limit` dead letters that fit, newest first; each is checked against the board.
+
+        One whose request cannot be read is logged and left out: it keeps nobody from the others.
+        """
+        entries = [
+            entry
+            for entry in await self._board.dead_list(INDEX_LIMIT)
+            if request_id in (None, entry.request_id) and step_id in (None, entry.step_id)
         ]
+        found: list[DeadLetter] = []
+        for start in range(0, len(entries), INDEX_BATCH):
+            letters = await asyncio.gather(*map(self._letter, entries[start : start + INDEX_BATCH]))
+            found += [each for each in letters if each and agent in (None, each.record.agent) and reason in (None, each.reason)]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def dead_letter(self, request_id: str, step_id: str) -> DeadLetter:
+        """Return one dead letter, whatever the index says.
+
+        Raises:
+            NotFound: the board has no such request or step.
+            Refused: the step is no dead letter: it is not FAILED, was dropped, or its request was cancelled.
+        """
+        record = await self._step(request_id, step_id)
+        letter = await self._letter(DeadEntry(request_id, step_id, record.epoch))
+        if letter is None:
+            raise Refused(f"step {step_id!r} is {record.state} in epoch {record.epoch}, so it is no dead letter", path="step")
+        if letter.request_status is RequestStatus.CANCELLED:
+            raise Refused("the request was cancelled, for good, so its steps are no dead letters", path="request")
+        dropped = {"event": "dead_letter_dropped", "step": step_id, "epoch": str(record.epoch)}
+        for event in await self._board.events(request_id):
+            if dropped.items() <= event.labels.items():
+                raise Refused(f"the dead letter of step {step_id!r} was dropped: {event.labels.get('reason', '')}", path="step")
+        return letter
 
     async def _letter(self, entry: DeadEntry) -> DeadLetter | None:
-        name, definition = fields.step(entry.step_id), fields.definition(entry.step_id)
-        snapshot = await self._board.read(entry.request_id, (name, definition, fields.STATUS))
-        stored = snapshot.fields.get(name)
-        if stored is None:
+        try:
+            return letter_of(entry, await self._board.read(entry.request_id, letter_fields(entry.step_id)))
+        except Unreadable as error:
+            log.warning("dead_letter_unreadable", request=entry.request_id, step=entry.step_id, reason=str(error))
             return None
-        record = StepRecord.from_json(stored.value)
-        if record.state is not StepState.FAILED or record.epoch != entry.epoch:
-            return None
-        planned = snapshot.value(definition)
-        title = Step.from_json(planned).title if planned is not None else entry.step_id
-        return DeadLetter(entry.request_id, entry.step_id, title, record, _status(snapshot), stored.at_ms, snapshot.now_ms)
 
     async def cancel(self, request_id: str, reason: str = "") -> RequestStatus:
         """End a request now, for good, and return its status, when the board shows it.
@@ -256,11 +284,12 @@ class Client:
         raise OutcomeUnknown(f"no orchestrator has answered the {kind} of {request_id}; it may still take effect{trouble}")
 
     async def _answer(self, request_id: str, position: int, sent: set[str]) -> Event:
-        async with aclosing(self._board.watch(request_id, position)) as events:
+        looks = min(self._look_seconds, ANSWER_SECONDS / 2)
+        async with aclosing(events_of(self._board, request_id, position, look_seconds=looks)) as events:
             async for event in events:
                 if event.cause in sent:
                     return event
-        raise OutcomeUnknown(f"the events of {request_id} ended")
+        raise OutcomeUnknown(f"the board was set back, and the events of {request_id} with it")
 
 
 def _status(snapshot: Snapshot) -> RequestStatus:
@@ -270,7 +299,12 @@ def _status(snapshot: Snapshot) -> RequestStatus:
     return StatusRecord.from_json(value).status
 
 
-def _listed(snapshot: Snapshot) -> Listed:
-    stored = snapshot.fields[fields.REQUEST]
-    record = RequestRecord.from_json(stored.value)
-    return Listed(record.id, record.team, _status(snapshot), record.text, stored.at_ms, snapshot.now_ms)
+def _listed(snapshot: Snapshot) -> Listed | None:
+    """A request as it is listed; one that cannot be read is logged and left out: it keeps nobody from the others."""
+    try:
+        stored = snapshot.fields[fields.REQUEST]
+        record = RequestRecord.from_json(stored.value)
+        return Listed(record.id, record.team, _status(snapshot), record.text, stored.at_ms, snapshot.now_ms)
+    except (Unreadable, NotFound, KeyError) as error:
+        log.warning("request_unreadable", request=snapshot.request_id, reason=str(error))
+        return None

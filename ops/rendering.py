@@ -12,9 +12,11 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from ops.client import DeadLetter, Listed
+from ops.client import Listed
+from ops.dead_letters import DeadLetter
 from ops.findings import Finding
 from ops.reporting import Report, StepReport
+from schemas.results import MADE_WITH_LABEL
 
 _STATE_STYLE = {
     "COMPLETED": "green",
@@ -98,7 +100,7 @@ def timeline_table(report: Report) -> Table:
         table.add_column(column)
     opened = report.events[0].at_ms
     for event in report.events:
-        details = ", ".join(f"{key}={value}" for key, value in event.labels.items() if key != "event")
+        details = ", ".join(f"{key}={value}" for key, value in event.labels.items() if key not in ("event", MADE_WITH_LABEL))
         table.add_row(str(event.position), f"{(event.at_ms - opened) / 1000:.3f} s", event.labels.get("event", ""), details, event.writer)
     return table
 

@@ -29,6 +29,11 @@ def shard_of(member: str) -> int:
     return crc32(member.partition("#")[0].encode()) % SHARDS
 
 
+def board_key(prefix: str) -> str:
+    """Return the key of the board's id, written once and never changed."""
+    return f"{prefix}:board"
+
+
 def dead_key(prefix: str) -> str:
     """Return the key of the index of failed steps."""
     return f"{prefix}:dead"

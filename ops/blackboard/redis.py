@@ -19,7 +19,8 @@ from ops.blackboard.checking import check, check_length, check_request_id, encod
 from ops.blackboard.connecting import ask, clock_ms, connection_pool, put_library, read_clock, read_info, take_connection
 from ops.blackboard.functions import load_library
 from ops.blackboard.grace import Grace
-from ops.blackboard.keys import dead_key, due_keys, events_key, recent_key, request_keys, shard_of
+from ops.blackboard.instance import Instance, read_instance
+from ops.blackboard.keys import board_key, dead_key, due_keys, events_key, recent_key, request_keys, shard_of
 from ops.blackboard.pipelining import Argument, Pipe
 from ops.blackboard.refusals import translated
 from ops.blackboard.replies import event_of, outcome_of, snapshot_of, write_arguments
@@ -65,6 +66,7 @@ class RedisBlackboard:
         self._library = load_library()
         self._functions = {verb: self._library.function(verb) for verb in _FUNCTIONS}
         self._grace = Grace(lease_seconds)
+        self._instance = Instance(board_key(prefix))
         self._pool = connection_pool(url, size=max(2, pool_size), wait_seconds=call_timeout_seconds)
         # A read of many events would hold up what is small and urgent: it has connections of its own.
         self._pipe = self._new_pipe()
@@ -117,7 +119,7 @@ class RedisBlackboard:
         await self._hint_pool.aclose()
 
     async def check(self) -> list[Finding]:
-        """Return how safe the server's settings are: eviction, persistence, memory, version, role."""
+        """Return how safe the server's settings are (eviction, persistence, memory, version, role), and which board it is."""
         return await self._once(self._look)
 
     async def _look(self, connection: AbstractConnection) -> list[Finding]:
@@ -128,7 +130,7 @@ class RedisBlackboard:
             config = dict(zip(pairs[::2], pairs[1::2], strict=True))
         except ResponseError:  # an access list, or a hosted server, that forbids CONFIG
             pass
-        return findings(info, config)
+        return [*findings(info, config), self._instance.finding()]
 
     async def _once(self, act: Callable[[AbstractConnection], Awaitable[list[Finding]]]) -> list[Finding]:
         """Do something over a connection that nobody else uses, once, within the deadline."""
@@ -150,6 +152,7 @@ class RedisBlackboard:
         try:
             info = await read_info(connection, "server")
             now = await read_clock(connection)
+            self._instance.met(await read_instance(connection, self._instance.key, now))
         except BaseException:
             await self._discard(connection)
             raise

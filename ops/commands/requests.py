@@ -94,7 +94,7 @@ async def show(settings: Settings, request_id: str, *, brief: str | None, team_n
     async with connected(settings) as (board, broker):
         client = Client(board, broker, tenant=settings.tenant)
         report = await client.show(request_id)
-        team = _team_of(settings, report, team_name)
+        team = team_at_hand(settings, report.request.team, team_name)
         if team is not None:
             report = await client.show(request_id, team)
     if brief is not None:
@@ -106,16 +106,16 @@ async def show(settings: Settings, request_id: str, *, brief: str | None, team_n
     return DONE
 
 
-def _team_of(settings: Settings, report: Report, name: str | None) -> Team | None:
-    """The code of the request's team: named, or the settings' if it is that, or a shipped one of that name; else none."""
+def team_at_hand(settings: Settings, of_request: str, name: str | None) -> Team | None:
+    """The code of a request's team: the one named, or the settings' if it is that, or a shipped one of that name; else none."""
     if name is not None:
         return team_of(settings, name)
-    for candidate in (settings.team, report.request.team):
+    for candidate in (settings.team, of_request):
         try:
             team = team_of(settings, candidate)
         except (NotFound, InvalidTeam):
             continue
-        if team.name == report.request.team:
+        if team.name == of_request:
             return team
     return None
 

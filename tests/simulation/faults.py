@@ -65,11 +65,11 @@ def profile_of(random: Random) -> Profile:
             lose=maybe(0.1),
             delay=maybe(0.2),
             reorder=maybe(0.3),
-            redeliver=maybe(0.15),
+            redeliver=maybe(0.3),
             unknown=maybe(0.1),
             longest_delay_seconds=random.choice((1.0, 8.0)),
         ),
-        delivery_limit=random.choice((2, 5, 20)),
+        delivery_limit=random.choice((1, 3, 20)),
         timed=tuple((kind, random.choice((0, 0, 1, 2))) for kind in TIMED),
     )
 

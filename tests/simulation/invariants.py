@@ -50,6 +50,8 @@ class RequestCheck:
         self.state = State()
         self.results: Counter[tuple[str, int]] = Counter()
         self.claims: dict[str, Event] = {}
+        self.retries: list[tuple[str, str, int]] = []
+        """Step, version and due time (board, ms) of every retry."""
         self.runs: dict[str, AgentRun] = {run.nonce: run for run in world.ledger.runs if run.request_id == request}
         self.dropped: set[tuple[str, int]] = set()
 
@@ -65,6 +67,8 @@ class RequestCheck:
         self._folded()
         self._ended()
         self._briefs()
+        if self.world.wanted.calm:
+            self._in_time()
 
     # Each event, before it is applied.
 
@@ -180,6 +184,8 @@ class RequestCheck:
                 self.broken(10, f"{step} was claimed before its time")
             self.claims[step] = event
             return
+        if after.state is StepState.PENDING and after.not_before_ms:
+            self.retries.append((step, event.put[fields.step(step)][0], event.at_ms + after.not_before_ms))
         claim = self.claims.get(step)
         if before.state is StepState.RUNNING and event.labels.get("code") != FailureCode.ATTEMPTS_EXHAUSTED:
             if claim is None or claim.writer != event.writer or claim.cause != event.cause:
@@ -247,6 +253,13 @@ class RequestCheck:
             key = (step, record.epoch)
             if record.state is StepState.FAILED and key not in listed | self.dropped and code != FailureCode.REFUSED_PLAN:
                 self.broken(1, f"{step} is FAILED ({code}) and no dead letter")
+
+    def _in_time(self) -> None:
+        """Where nothing goes wrong, a retry comes when it is due."""
+        for step, version, due_ms in self.retries:
+            rung_ms = self.world.ledger.tasks_rung.get((self.request, version))
+            if rung_ms is not None and rung_ms > due_ms + 5_000:
+                self.broken(1, f"{step} was to be tried again {(rung_ms - due_ms) / 1000:.0f} s before it was")
 
     def _briefs(self) -> None:
         """Invariant 4: in no brief stands what its step did not ask for."""

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from schemas import fields
+from schemas.blackboard import Outcome, Write, Written
 from schemas.broker import Address, Exchange
 from schemas.messages import AgentMessage, MessageType
 from schemas.plans import Step, inputs_of
-from schemas.requests import RequestStatus, StepRecord, StepState
+from schemas.requests import RequestStatus, StepState
+from schemas.results import FailureCode
 from tests.simulation.states import State
 
 if TYPE_CHECKING:
@@ -59,8 +61,10 @@ class Ledger:
     runs: list[AgentRun] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    tasks_rung: set[tuple[str, str]] = field(default_factory=set)
-    """(request, version of the step) of every TASK whose publishing was begun."""
+    tasks_rung: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(request, version of the step) -> board time at which the first TASK for it was on its way."""
+    leases: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
+    """(request, step) -> version of the last claim, and until when its holder has a right to be left alone."""
     results_confirmed: set[tuple[str, str, str]] = field(default_factory=set)
     """(life, request, version of the step)."""
     handlings: Iterator[int] = field(default_factory=itertools.count)
@@ -76,9 +80,27 @@ class Ledger:
     def sent(self, life: Life, address: Address, bell: AgentMessage) -> None:
         """A message is on its way."""
         if bell.type is MessageType.TASK and bell.step_id:
-            self.tasks_rung.add((bell.request_id, bell.seen[fields.step(bell.step_id)]))
+            self.tasks_rung.setdefault((bell.request_id, bell.seen[fields.step(bell.step_id)]), self.world.now_ms)
         if address.exchange is Exchange.COMMANDS:
             self.commands_sent[life.name].append(bell.id)
+
+    def written(self, request_id: str, write: Write, outcome: Outcome) -> None:
+        """A write has reached the board."""
+        step, code = write.labels.get("step", ""), write.labels.get("code")
+        if not isinstance(outcome, Written) or outcome.replayed or fields.step(step) not in write.put:
+            return
+        claimed = write.labels.get("event") == "step_claimed"
+        version, until_ms = self.leases.get((request_id, step), ("", 0))
+        taken = claimed or code in (FailureCode.WORKER_DIED, FailureCode.ATTEMPTS_EXHAUSTED)
+        before = next((e.put[fields.step(step)][0] for e in reversed(self.world.events(request_id)[:-1]) if fields.step(step) in e.put), "")
+        if taken and before == version and self.world.now_ms < until_ms and not self.world.set_back:
+            self.broken(10, f"{step} was taken from a holder whose lease lived ({write.labels.get('event')} by {write.writer})")
+        if claimed:
+            self.leased(request_id, step, outcome.versions[fields.step(step)], int(self.world.lease_seconds * 1000))
+
+    def leased(self, request_id: str, step: str, version: str, milliseconds: int) -> None:
+        """Somebody has taken a step, or has just renewed a lease on it."""
+        self.leases[request_id, step] = (version, self.world.now_ms + milliseconds)
 
     def confirmed(self, life: Life, address: Address, bell: AgentMessage) -> None:
         """The broker has confirmed a message."""
@@ -111,6 +133,8 @@ class Ledger:
         state = self.world.state(bell.request_id)
         if state.status is None or self.world.set_back:
             return
+        if not state.status.status.over and self.world.board._requests[bell.request_id].expires_at_ms is not None:
+            self.broken(1, f"{bell.request_id} goes on, and expires meanwhile")
         match bell.type:
             case MessageType.TASK if life.kind == "worker":
                 self._task_acked(life, bell, state, seen[0], held=held)
@@ -123,6 +147,14 @@ class Ledger:
                 answered = any(event.cause == bell.id for event in self.world.events(bell.request_id))
                 if not answered and not (bell.type is MessageType.CANCEL and state.status.status is RequestStatus.CANCELLED):
                     self.broken(14, f"{bell.type} {bell.id} was acked by {life.name} before it was done or refused")
+
+    def notice_acked(self, life: Life, bell: AgentMessage) -> None:
+        """What the broker gave up is being acked: the request has to be looked at, or over."""
+        state = self.world.state(bell.request_id)
+        if state.status is None or state.status.status.over or self.world.set_back:
+            return
+        if not self.world.marked(bell.request_id, bell.step_id or ""):
+            self.broken(14, f"{bell.type} was given up by the broker and acked by {life.name}, and nothing will look at the request")
 
     def _task_acked(self, life: Life, bell: AgentMessage, state: State, since: float, *, held: bool) -> None:
         assert bell.step_id is not None and state.status is not None
@@ -159,8 +191,3 @@ class Ledger:
     def ran(self, run: AgentRun) -> None:
         """An agent has begun."""
         self.runs.append(run)
-
-
-def unfinished(record: StepRecord | None) -> bool:
-    """Whether a step has not ended."""
-    return record is None or not record.state.over

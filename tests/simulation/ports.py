@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TypeVar
 
 from schemas.blackboard import DeadEntry, Due, Event, Outcome, Snapshot, Write, Written
-from schemas.broker import Address, Consumer, Delivery, Exchange, Handler
+from schemas.broker import BROKER_DEAD_QUEUE, Address, Consumer, Delivery, Exchange, Handler
 from schemas.errors import Unavailable, Undeliverable
 from schemas.messages import AgentMessage
 from tests.simulation.processes import HANDLING, LIFE, TASK, Died, Life
@@ -67,7 +67,13 @@ class SimulatedBoard:
     async def write(self, request_id: str, write: Write) -> Outcome:
         """See the port."""
         event = write.labels.get("event", "")
-        outcome = await self._call(f"write.{event}", lambda: self._board.write(request_id, write))
+
+        async def take_effect() -> Outcome:
+            outcome = await self._board.write(request_id, write)
+            self._life.world.ledger.written(request_id, write, outcome)
+            return outcome
+
+        outcome = await self._call(f"write.{event}", take_effect)
         if isinstance(outcome, Written) and event == "step_claimed":
             self._life.world.ledger.holds.add(HANDLING.get())
         self._life.world.trace(self._life, f"{event}: {type(outcome).__name__}", request_id, str(dict(write.labels)))
@@ -76,7 +82,14 @@ class SimulatedBoard:
 
     async def renew(self, request_id: str, step_id: str, version: str, milliseconds: int) -> bool:
         """See the port."""
-        return await self._call("renew", lambda: self._board.renew(request_id, step_id, version, milliseconds))
+
+        async def take_effect() -> bool:
+            kept = await self._board.renew(request_id, step_id, version, milliseconds)
+            if kept:
+                self._life.world.ledger.leased(request_id, step_id, version, milliseconds)
+            return kept
+
+        return await self._call("renew", take_effect)
 
     async def events(self, request_id: str, after: int = 0) -> list[Event]:
         """See the port."""
@@ -141,7 +154,7 @@ class SimulatedBroker:
     async def publish(self, address: Address, bell: AgentMessage, *, confirm: bool = True) -> None:
         """See the port."""
         life, world = self._life, self._life.world
-        name = "LETTER" if address.exchange is Exchange.DEAD else bell.type.value
+        name = "LETTER" if address.exchange is Exchange.LETTERS else bell.type.value
         point = f"{life.kind}.publish.{name}"
         await life.at(f"{point}:before")
         if world.broker_away_until > life.now:
@@ -161,7 +174,8 @@ class SimulatedBroker:
         await life.at(f"{point}:after")
         await life.travel()
         await life.awake()
-        world.ledger.confirmed(life, address, bell)
+        if confirm:
+            world.ledger.confirmed(life, address, bell)
         world.trace(life, f"rang {name}", bell.request_id, f"{bell.step_id} epoch {bell.epoch}")
 
     async def declare_agent(self, agent: str) -> None:
@@ -180,7 +194,7 @@ class SimulatedBroker:
             TASK.set(delivery.message)
             HANDLING.set(next(life.world.ledger.handlings))
             await life.awake()
-            await handler(SimulatedDelivery(life, delivery))
+            await handler(SimulatedDelivery(life, delivery, queue))
 
         async with self._broker.consume(queue, handle, prefetch=prefetch) as consumer:
             life.consumers.append(consumer)  # type: ignore[arg-type]  # the memory broker's own
@@ -190,9 +204,10 @@ class SimulatedBroker:
 class SimulatedDelivery:
     """A delivery, settled over a line that may break; what is acked is audited at that moment."""
 
-    def __init__(self, life: Life, delivery: Delivery) -> None:
+    def __init__(self, life: Life, delivery: Delivery, queue: str) -> None:
         self._life = life
         self._delivery = delivery
+        self._queue = queue
         self._handling = HANDLING.get()
         self._seen = life.world.ledger.delivered(life, delivery.message)
 
@@ -211,7 +226,11 @@ class SimulatedDelivery:
         point = f"{self._life.kind}.ack.{self.message.type.value}"
         await self._life.at(f"{point}:before")
         await self._life.travel()
-        self._life.world.ledger.acked(self._life, self.message, self._seen, held=self._handling in self._life.world.ledger.holds)
+        ledger = self._life.world.ledger
+        if self._queue == BROKER_DEAD_QUEUE:
+            ledger.notice_acked(self._life, self.message)
+        else:
+            ledger.acked(self._life, self.message, self._seen, held=self._handling in ledger.holds)
         await self._delivery.ack()
         await self._life.at(f"{point}:after")
         await self._life.travel()

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from ops.client import Client, DeadLetter
+from ops.client import Client
+from ops.dead_letters import DeadLetter
+from schemas import fields
 from schemas.errors import BrieflineError, KeyReused, NotFound, OutcomeUnknown, Refused, Unavailable
-from schemas.requests import request_id
+from schemas.requests import RequestRecord, request_id
 from tests.simulation.ledger import Told
 from tests.simulation.ports import SimulatedBoard, SimulatedBroker
 from tests.simulation.processes import Life
@@ -28,11 +31,12 @@ class Wish:
     """One thing that a user wants, at a time; `done` once it was told an outcome that it takes for final."""
 
     at_seconds: float
-    act: str
-    key: str = ""
+    key: str
     text: str = ""
     team: Team | None = None
     deadline_seconds: float | None = None
+    gives_up: bool = False
+    """Whether a crash of the user's program ends the wish."""
     tries: int = 0
     done: bool = False
 
@@ -53,6 +57,7 @@ class Producer:
         """Submit what is not submitted yet, one after the other, and again where no answer came."""
         client = Client(SimulatedBoard(life), SimulatedBroker(life), name=life.name)
         for wish in self.wishes:
+            wish.done = wish.done or (wish.gives_up and wish.tries > 0)
             while not wish.done:
                 await asyncio.sleep(max(0.0, wish.at_seconds - life.now))
                 wish.tries += 1
@@ -71,8 +76,10 @@ class Producer:
         except Unavailable as error:
             told.outcome, told.detail = "unknown", str(error)
         wish.done = told.outcome != "unknown"
-        if wish.act == "other content" and told.outcome in ("new", "known") and not self._world.set_back:
-            self._world.ledger.broken(9, f"key {wish.key} was taken for other content")
+        if told.outcome in ("new", "known") and not self._world.set_back:
+            opened = RequestRecord.from_json(self._world.state(told.request_id).stored[fields.REQUEST].value)
+            if opened.text != wish.text:
+                self._world.ledger.broken(9, f"key {wish.key} was taken for other content")
         self._world.ledger.told.append(told)
 
 
@@ -97,12 +104,23 @@ class Operator:
         """Look, act, wait, until nothing more is wanted."""
         client = Client(SimulatedBoard(life), SimulatedBroker(life), name=life.name)
         while not self.done:
-            await asyncio.sleep(life.random.uniform(1, 12))
             self._looks -= 1
             try:
+                if life.random.random() < 0.4:
+                    await self._end_of_one(client, life)
+                else:
+                    await asyncio.sleep(life.random.uniform(1, 12))
                 await self._act(client, life)
             except Unavailable:
                 continue
+
+    async def _end_of_one(self, client: Client, life: Life) -> None:
+        """Wait for the end of a request, to act the moment it comes."""
+        with suppress(TimeoutError, NotFound):
+            async with asyncio.timeout(20):
+                await client.wait(life.random.choice(self._requests))
+                return
+        await asyncio.sleep(1)
 
     async def _act(self, client: Client, life: Life) -> None:
         for each in [request for request, at in self._cancel.items() if at <= life.now]:

@@ -22,9 +22,11 @@ from ops.broker.rabbitmq import RabbitMQBroker
 from ops.broker.topology import Topology
 from ops.embedded import Runtime, serving
 from schemas.blackboard import Blackboard, Event, fold
+from schemas.broker import task_queue
 from schemas.fields import RESULT_PREFIX, step
+from schemas.messages import from_wire
 from schemas.requests import StepRecord
-from tests.ops.broker.bench import Bench, MemoryBench, RabbitMQBench
+from tests.ops.broker.bench import Bench, MemoryBench, RabbitMQBench, eventually
 from tests.system.watched import WatchedBroker
 from workers.team import Team
 
@@ -63,12 +65,14 @@ class System:
         """Run orchestrators and workers until the block is left."""
         return serving(self.board, self.broker, team, **options)
 
-    async def lies(self, queue: str, count: int) -> None:
-        """Return once exactly `count` messages wait in a queue that is declared some time."""
-        name = queue.removeprefix("tasks.")
-        if queue != name:
-            await self.broker.declare_agent(name)
-        await self.look.has(queue, count)
+    async def tasks_lie(self, agent: str, *steps: str) -> None:
+        """Return once a TASK of each of these steps, and of no other, waits for the agent (any of them more than once)."""
+        await self.broker.declare_agent(agent)
+
+        async def there() -> bool:
+            return {from_wire(body).step_id for body in await self.look.bodies(task_queue(agent))} == set(steps)
+
+        await eventually(there, seconds=15)
 
     async def look_now(self, request_id: str, seconds: float = 0.0) -> None:
         """Let the sweeper look at a request without waiting for its time; in memory the board's time passes too."""

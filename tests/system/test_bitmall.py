@@ -17,7 +17,7 @@ import pytest
 from ops.reporting import Report
 from schemas import fields
 from schemas.blackboard import ABSENT, Conflict, Write
-from schemas.broker import RESULT_READY, UNREADABLE_QUEUE, task_queue
+from schemas.broker import RESULT_READY, UNREADABLE_QUEUE
 from schemas.messages import MessageType
 from schemas.requests import Role, StepState
 from schemas.results import AgentResult
@@ -232,7 +232,7 @@ async def test_trap_T18_all_ready_tasks_lie_on_their_queue_before_the_first_is_t
     team = cast.team(step("a"), step("b"), step("c"), step("d", "a"))
     async with system.serve(team, workers=0) as runtime:
         accepted = await runtime.submit(team, "Please.")
-        await system.lies(task_queue("hand"), 3)
+        await system.tasks_lie("hand", "a", "b", "c")
         assert not cast.runs
         async with system.serve(team, orchestrators=0):
             report = await runtime.result(accepted)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ops.broker.topology import KINDS, UNREADABLE_KEY, Queue, Topology, takes
+from ops.broker.topology import KINDS, UNREADABLE, Queue, Topology, takes
 from ops.describing import field_words
 from schemas import codec
 from schemas.broker import (
@@ -80,7 +80,7 @@ TRAFFIC = (
     ),
     Traffic(
         "unreadable",
-        Address(Exchange.DEAD, UNREADABLE_KEY),
+        UNREADABLE,
         tuple(MessageType),
         "worker, orchestrator",
         "What nobody could read or what contradicts the board, as it came, with the reason. It may be no message at all.",

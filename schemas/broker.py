@@ -20,6 +20,8 @@ class Exchange(StrEnum):
     TASKS = "tasks"
     EVENTS = "events"
     COMMANDS = "commands"
+    LETTERS = "letters"
+    """Dead letters of agents and what nobody could read, handed in by processes; `dead` is the broker's own."""
     DEAD = "dead"
 
 
@@ -60,7 +62,7 @@ def to_agent(agent: str) -> Address:
 
 def to_dead(agent: str) -> Address:
     """Address of an agent's dead letters."""
-    return Address(Exchange.DEAD, agent)
+    return Address(Exchange.LETTERS, agent)
 
 
 def request_event(status: str) -> Address:

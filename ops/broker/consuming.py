@@ -24,9 +24,9 @@ from ops.broker.background import Background
 from ops.broker.backoff import delays
 from ops.broker.credit import adjustment
 from ops.broker.dispatching import Dispatcher
-from ops.broker.line import CLOSE_SECONDS, Server, connected, declare, opened, report_mismatch, translated, why_closed
+from ops.broker.line import CLOSE_SECONDS, Server, connected, prepared, report_mismatch, translated, why_closed
 from ops.broker.topology import Queue
-from schemas.errors import Unavailable, UnsafeServer
+from schemas.errors import NotPermitted, Unavailable, UnsafeServer
 
 FIRST_PAUSE_SECONDS = 0.1
 STABLE_SECONDS = 10.0
@@ -200,6 +200,8 @@ class RabbitMQConsumer:
             except UnsafeServer as error:
                 report_mismatch(self._name, error)
                 pause = MISMATCH_PAUSE_SECONDS
+            except NotPermitted as error:
+                log.warning("queue_missing", queue=self._name, reason=str(error))
             except Unavailable as error:
                 log.warning("consuming_line_lost", queue=self._name, error=str(error))
             self._first_try.set()
@@ -209,8 +211,7 @@ class RabbitMQConsumer:
 
     async def _one_connection(self) -> None:
         async with connected(self._server, f"consuming {self._queue.name}") as connection:
-            channel = await opened(self._server, connection)
-            await declare(self._server, channel, self._queue)
+            channel = await prepared(self._server, connection, self._queue)
             intake = self._intake = _Intake(channel)
             try:
                 await self._fit()

@@ -17,10 +17,10 @@ import aiormq
 import structlog
 from aiormq import Channel
 from aiormq.abc import AbstractConnection
-from aiormq.exceptions import ChannelClosed, ChannelPreconditionFailed
+from aiormq.exceptions import ChannelAccessRefused, ChannelClosed, ChannelPreconditionFailed
 
 from ops.broker.topology import KINDS, Queue, Topology
-from schemas.errors import Unavailable, UnsafeServer
+from schemas.errors import NotPermitted, Unavailable, UnsafeServer
 
 HEARTBEAT_SECONDS = 10
 """A line on which nothing arrives for three of these is given up (unless the URL says another `heartbeat`)."""
@@ -124,6 +124,7 @@ async def declare(server: Server, channel: Channel, *queues: Queue) -> None:
 
     Raises:
         UnsafeServer: a queue or an exchange exists with other arguments; says which and how. The channel is closed.
+        NotPermitted: this user may not declare. The channel is closed.
         Unavailable: the line is lost, or the deadline has passed.
     """
     topology, name = server.topology, "exchanges"
@@ -138,9 +139,31 @@ async def declare(server: Server, channel: Channel, *queues: Queue) -> None:
                     for binding in queue.bindings:
                         await channel.queue_bind(name, topology.full(binding.exchange), binding.key)
     except Unavailable as error:
+        if isinstance(error.__cause__, ChannelAccessRefused):
+            raise NotPermitted(f"this user may not declare {name}") from error
         if isinstance(error.__cause__, ChannelPreconditionFailed):
             raise UnsafeServer(f"{name} exists with other arguments than this version declares: {error.__cause__}") from error
         raise
+
+
+async def prepared(server: Server, connection: AbstractConnection, *queues: Queue) -> Channel:
+    """Open a channel and declare the queues. A user that may not declare needs them to be there already.
+
+    Raises:
+        UnsafeServer: a queue or an exchange exists with other arguments.
+        NotPermitted: a queue is missing that this user may not declare.
+        Unavailable: the line is lost, or the deadline has passed.
+    """
+    channel = await opened(server, connection)
+    try:
+        await declare(server, channel, *queues)
+    except NotPermitted as error:
+        channel = await opened(server, connection)
+        for queue in queues:
+            if not await is_declared(server, channel, queue.name):
+                missing = server.topology.full(queue.name)
+                raise NotPermitted(f"there is no queue {missing}, and this user may not declare it (docs/security.md)") from error
+    return channel
 
 
 async def is_declared(server: Server, channel: Channel, name: str) -> bool:

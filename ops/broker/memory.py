@@ -22,7 +22,7 @@ import structlog
 from ops.broker.background import Background, background
 from ops.broker.dispatching import Dispatcher
 from ops.broker.faults import FaultPlan, FaultyHand
-from ops.broker.topology import DELIVERY_LIMIT, UNREADABLE_KEY, Queue, Topology, takes
+from ops.broker.topology import DELIVERY_LIMIT, UNREADABLE, Queue, Topology, takes
 from schemas.broker import Address, Consumer, Exchange, Handler
 from schemas.errors import OutcomeUnknown, Undeliverable, Unreadable
 from schemas.messages import AgentMessage, from_wire, to_wire
@@ -91,7 +91,7 @@ class _Arrived:
 
     async def park(self, reason: str) -> None:
         """Store it with the reason among the unreadable ones, then settle it."""
-        self._broker.store(Address(Exchange.DEAD, UNREADABLE_KEY), _Stored(self.body, reason))
+        self._broker.store(UNREADABLE, _Stored(self.body, reason))
         await self.ack()
 
     def _let_go(self) -> bool:

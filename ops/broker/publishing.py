@@ -21,9 +21,9 @@ from aiormq.abc import AbstractConnection
 from aiormq.exceptions import ChannelInvalidStateError, DeliveryError, PublishError
 
 from ops.broker.backoff import delays
-from ops.broker.line import Server, cancelled_by_us, close, connected, declare, opened, report_mismatch, told, why_closed
+from ops.broker.line import Server, cancelled_by_us, close, connected, opened, prepared, report_mismatch, told, why_closed
 from ops.broker.topology import Queue
-from schemas.errors import OutcomeUnknown, Unavailable, Undeliverable, UnsafeServer
+from schemas.errors import NotPermitted, OutcomeUnknown, Unavailable, Undeliverable, UnsafeServer
 from schemas.messages import CONTENT_TYPE
 
 FIRST_PAUSE_SECONDS = 0.1
@@ -143,6 +143,7 @@ class Publisher:
 
         Raises:
             UnsafeServer: one exists with other arguments.
+            NotPermitted: one is missing that this user may not declare.
             Unavailable: not done within the deadline.
         """
         try:
@@ -174,6 +175,8 @@ class Publisher:
                     await self._declare_on(connection, queue)
                 except UnsafeServer as error:
                     report_mismatch(queue.name, error)
+                except NotPermitted as error:  # others declare; what cannot be handed in for want of a queue says so
+                    log.warning("queue_missing", reason=str(error))
             confirmed = await opened(self._server, connection, confirms=True)
             unconfirmed = await opened(self._server, connection)
             line = self._current = _Line(confirmed, unconfirmed, asyncio.Event(), asyncio.get_running_loop().time())
@@ -191,6 +194,4 @@ class Publisher:
 
     async def _declare_on(self, connection: AbstractConnection, *queues: Queue) -> None:
         # A refusal closes the channel that it happened on, so this one is never one that publishes.
-        channel = await opened(self._server, connection)
-        await declare(self._server, channel, *queues)
-        await close(self._server, channel)
+        await close(self._server, await prepared(self._server, connection, *queues))

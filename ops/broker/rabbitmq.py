@@ -13,6 +13,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
+import structlog
 from aiormq.abc import DeliveredMessage
 
 from ops.broker.background import background
@@ -20,15 +21,17 @@ from ops.broker.consuming import RabbitMQConsumer
 from ops.broker.dispatching import Dispatcher
 from ops.broker.line import Server
 from ops.broker.publishing import Publisher
-from ops.broker.topology import DEFAULT_PREFIX, UNREADABLE_KEY, Topology, takes
-from schemas.broker import Address, Consumer, Exchange, Handler
-from schemas.errors import Undeliverable
+from ops.broker.topology import DEFAULT_PREFIX, UNREADABLE, Topology, takes
+from schemas.broker import Address, Consumer, Handler
+from schemas.errors import NotPermitted, Unavailable, Undeliverable
 from schemas.messages import AgentMessage, to_wire
 
 REASON_HEADER = "x-briefline-reason"
 QUEUE_HEADER = "x-briefline-queue"
 MAX_KEPT_HEADERS = 16
 MAX_KEPT_CHARACTERS = 1000
+
+log = structlog.get_logger(__name__)
 
 
 class RabbitMQBroker:
@@ -82,9 +85,12 @@ class RabbitMQBroker:
 
         Raises:
             UnsafeServer: one exists with other arguments.
-            Unavailable: the broker is not there.
+            Unavailable: the broker is not there, or one is missing that this user may not declare.
         """
-        await self._publisher.declare(*self._topology.of_agent(agent))
+        try:
+            await self._publisher.declare(*self._topology.of_agent(agent))
+        except NotPermitted as error:
+            raise Unavailable(str(error)) from error
 
     @asynccontextmanager
     async def consume(self, queue: str, handler: Handler, *, prefetch: int) -> AsyncIterator[Consumer]:
@@ -119,20 +125,24 @@ class RabbitMQBroker:
                 consumer.refuse()
 
     async def _park(self, message: DeliveredMessage, reason: str, queue: str) -> None:
-        exchange, address = self._topology.full(Exchange.DEAD), Address(Exchange.DEAD, UNREADABLE_KEY)
+        exchange, key = self._topology.full(UNREADABLE.exchange), UNREADABLE.key
         properties = _kept(message) | {"headers": _kept_headers(message) | {REASON_HEADER: reason, QUEUE_HEADER: queue}}
         try:
-            await self._publisher.publish(exchange, UNREADABLE_KEY, message.body, properties=properties)
+            await self._publisher.publish(exchange, key, message.body, properties=properties)
         except Undeliverable:
-            if not await self._restored(address):
+            if not await self._restored(UNREADABLE):
                 raise
-            await self._publisher.publish(exchange, UNREADABLE_KEY, message.body, properties=properties)
+            await self._publisher.publish(exchange, key, message.body, properties=properties)
 
     async def _restored(self, address: Address) -> bool:
         """Declare again what the fixed topology has for this address, in case that somebody deleted it; whether it has anything."""
         missing = [queue for queue in self._topology.fixed if any(takes(binding, address) for binding in queue.bindings)]
         if missing:
-            await self._publisher.declare(*missing)
+            try:
+                await self._publisher.declare(*missing)
+            except NotPermitted as error:
+                log.warning("queue_missing", reason=str(error))
+                return False
         return bool(missing)
 
 

@@ -33,8 +33,10 @@ DELIVERY_LIMIT = 20
 # No agent's name begins with a dot, so these keys never meet an agent's.
 BROKER_DEAD_KEY = ".broker"
 UNREADABLE_KEY = ".unreadable"
+UNREADABLE = Address(Exchange.LETTERS, UNREADABLE_KEY)
+"""Where a process parks what it cannot read."""
 
-KINDS = {Exchange.TASKS: "direct", Exchange.EVENTS: "topic", Exchange.COMMANDS: "direct", Exchange.DEAD: "direct"}
+KINDS = {exchange: "topic" if exchange is Exchange.EVENTS else "direct" for exchange in Exchange}
 """The type of each exchange; all are durable."""
 
 Argument = str | int
@@ -63,7 +65,7 @@ class Topology:
     def fixed(self) -> tuple[Queue, ...]:
         """The queues that exist whatever agents there are, each after the ones that it dead-letters to."""
         return (
-            self._dead(UNREADABLE_QUEUE, UNREADABLE_KEY),
+            self._dead(UNREADABLE_QUEUE, UNREADABLE, Address(Exchange.DEAD, UNREADABLE_KEY)),
             self._notices(),
             self._work(RESULTS_QUEUE, RESULT_READY, RESULT_FAILED),
             self._work(COMMANDS_QUEUE, COMMANDS),
@@ -118,10 +120,10 @@ class Topology:
         for known in self.fixed:
             if known.name == name:  # an agent called `broker`: its bells lie among the notices, which are hints as well
                 return replace(known, bindings=(*known.bindings, to_dead(agent)))
-        return self._dead(name, agent)
+        return self._dead(name, to_dead(agent))
 
-    def _dead(self, name: str, key: str) -> Queue:
-        return Queue(name, (Address(Exchange.DEAD, key),), {"x-queue-type": "quorum"})
+    def _dead(self, name: str, *bindings: Address) -> Queue:
+        return Queue(name, bindings, {"x-queue-type": "quorum"})
 
 
 def takes(binding: Address, address: Address) -> bool:

@@ -10,6 +10,15 @@
 --   OPERATIONS  hash    operation id -> position of its event
 --   EVENTS      stream  one entry a write, with the id "position-0"; its name is also the channel of the hints
 -- Times are milliseconds since the epoch on this server's clock.
+--
+-- Who may do what. Redis runs a function's commands with the rights of the user who called it, and its access list knows
+-- commands and keys, but no fields and roles. Two things close that gap (docs/security.md):
+--   Marks  names that no key ever has, such as `<prefix>:role:worker`. A user may access those of its own roles and agents
+--          alone, and a function asks the access list about them. A user with all rights passes every question.
+--   Seal   a secret that an administrator puts into the library. Keys then have it at the end of their real names, so that
+--          only functions find them: a command sent past them meets nothing, whatever keys and commands its user has.
+
+local SEAL = '@SEAL@'
 
 local VALUES, META, LEASES, OPERATIONS, EVENTS = 1, 2, 3, 4, 5
 local REQUEST_KEYS = 5
@@ -18,6 +27,7 @@ local ABSENT = '0'
 local CHUNK = 4000 -- Lua unpacks less than 8000 values at once
 
 local STEP, RESULT = 'step/', 'result/'
+local NAMES = { 'values', 'meta', 'leases', 'operations', 'events' }
 local OWNERS = {
   ['request'] = 'producer', ['card'] = 'producer', ['constraint/'] = 'producer',
   ['plan'] = 'orchestrator', ['plan/'] = 'orchestrator', ['answer'] = 'orchestrator',
@@ -44,6 +54,40 @@ local function hmget(key, names)
   end
   return all
 end
+
+local function may(prefix, mark) return redis.acl_check_cmd('HGET', prefix .. ':' .. mark, '') end
+
+-- Nobody is given this mark by name: who passes has all rights, and is asked nothing more.
+local function unlimited(prefix) return may(prefix, 'role:unlimited') end
+
+local function may_be_one_of(prefix, roles)
+  for _, role in ipairs(roles) do
+    if may(prefix, 'role:' .. role) then return true end
+  end
+  return false
+end
+
+-- The prefix of a request's keys, if they are all of one request; else one whose marks nobody has.
+local function prefix_of(named)
+  local stem = string.match(named[VALUES], '^(.*:)values$') or ''
+  for index, name in ipairs(named) do
+    if name ~= stem .. NAMES[index] then return '' end
+  end
+  return string.match(stem, '^([^{]*):{') or ''
+end
+
+-- The first of these fields whose step is of an agent that this user does not work for.
+local function of_another_agent(prefix, keys, names)
+  for _, name in ipairs(names) do
+    local step = string.match(name, '^step/(.*)$') or string.match(name, '^result/(.*)$')
+    if step then
+      local definition = redis.call('HGET', keys[VALUES], 'plan/' .. step)
+      if not definition or not may(prefix, 'agent:' .. cjson.decode(definition).agent) then return name end
+    end
+  end
+end
+
+local function refused(what) return redis.error_reply('NOPERM this user may not ' .. what) end
 
 local function version_of(meta) return meta and string.match(meta, '^%d+ %d+ (.*)$') or ABSENT end
 
@@ -165,7 +209,7 @@ local function set_expiry(keys, write, before)
   end
 end
 
-local function store(keys, write, metas)
+local function store(keys, named, write, metas)
   local position = whole(tonumber(redis.call('HGET', keys[META], COUNTER) or 0) + 1)
   local at, expiry = whole(write.now), redis.call('PEXPIRETIME', keys[META])
   local counts, values, records, event = {}, {}, { COUNTER, position }, {}
@@ -190,12 +234,25 @@ local function store(keys, write, metas)
     redis.call('HSET', keys[LEASES], write.lease_step, whole(write.now + write.lease_ms) .. ' ' .. write.lease_version)
   end
   set_expiry(keys, write, expiry)
-  redis.call('PUBLISH', keys[EVENTS], position)
+  redis.call('PUBLISH', named[EVENTS], position)
   return with(answer('written', keys, write.returning, write.now), tonumber(position), write.now, told)
 end
 
-local function write(keys, args)
+-- Why this user may not write this, if its access list says so.
+local function refusal_of(keys, named, write)
+  local prefix = prefix_of(named)
+  if unlimited(prefix) then return end
+  if not may(prefix, 'role:' .. write.role) then return refused('write as ' .. write.role) end
+  if write.role == 'orchestrator' then return end
+  if write.expire >= 0 then return refused('say when a request expires') end
+  local other = write.role == 'worker' and of_another_agent(prefix, keys, write.put)
+  if other then return refused('write ' .. other .. ': the step is of another agent') end
+end
+
+local function write(keys, args, named)
   local wanted = unpacked(args)
+  local forbidden = refusal_of(keys, named, wanted)
+  if forbidden then return forbidden end
   local known = redis.call('HGET', keys[OPERATIONS], wanted.operation)
   if known then return replayed(keys, wanted, known) end
   -- Keys of another type stop the script here, before anything is written.
@@ -210,18 +267,24 @@ local function write(keys, args)
       return with(answer('forbidden', keys, {}, wanted.now), name)
     end
   end
-  return held(keys, wanted) or store(keys, wanted, metas)
+  return held(keys, wanted) or store(keys, named, wanted, metas)
 end
 
--- KEYS: META, LEASES. A lease that has ended is prolonged too, as long as the step still has the holder's version.
-local function renew(keys, args)
-  local step, version, now = args[1], args[2], now_ms()
-  if version == ABSENT or version_of(redis.call('HGET', keys[1], STEP .. step)) ~= version then return { now, 0 } end
-  redis.call('HSET', keys[2], step, whole(now + tonumber(args[3])) .. ' ' .. version)
-  local expiry = redis.call('PEXPIRETIME', keys[1])
-  if expiry > 0 then redis.call('PEXPIREAT', keys[2], whole(expiry)) end
+-- KEYS: VALUES, META, LEASES. A lease that has ended is prolonged too, as long as the step still has the holder's version.
+local function renew(keys, args, named)
+  local step, version, now, prefix = args[1], args[2], now_ms(), prefix_of(named)
+  if not unlimited(prefix) and (not may(prefix, 'role:worker') or of_another_agent(prefix, keys, { STEP .. step })) then
+    return refused('hold ' .. STEP .. step)
+  end
+  if version == ABSENT or version_of(redis.call('HGET', keys[META], STEP .. step)) ~= version then return { now, 0 } end
+  redis.call('HSET', keys[LEASES], step, whole(now + tonumber(args[3])) .. ' ' .. version)
+  local expiry = redis.call('PEXPIRETIME', keys[META])
+  if expiry > 0 then redis.call('PEXPIREAT', keys[LEASES], whole(expiry)) end
   return { now, 1 }
 end
+
+-- The events after a position, at most so many.
+local function events(keys, args) return redis.call('XRANGE', keys[1], '(' .. args[1] .. '-0', '+', 'COUNT', args[2]) end
 
 -- The due index: one sorted set a shard, member -> mark (when to look).
 
@@ -262,6 +325,8 @@ local function settle(keys, args)
   return set_mark(keys[1], args[1], now_ms() + tonumber(args[3]), before)
 end
 
+local function drop(keys, args) return redis.call('ZREM', keys[1], args[1]) end
+
 -- An index in order of arrival; only the newest `args[2]` members stay (0: all).
 local function add(keys, args)
   redis.call('ZADD', keys[1], 'NX', whole(now_us()), args[1])
@@ -270,11 +335,57 @@ local function add(keys, args)
   return now_ms()
 end
 
-redis.register_function { function_name = '@LIBRARY@_read', callback = read, flags = { 'no-writes' } }
-redis.register_function('@LIBRARY@_write', write)
-redis.register_function { function_name = '@LIBRARY@_renew', callback = renew, flags = { 'allow-oom' } }
-redis.register_function('@LIBRARY@_enter', enter)
-redis.register_function { function_name = '@LIBRARY@_mark', callback = mark, flags = { 'allow-oom' } }
-redis.register_function { function_name = '@LIBRARY@_due', callback = due, flags = { 'allow-oom' } }
-redis.register_function { function_name = '@LIBRARY@_settle', callback = settle, flags = { 'allow-oom' } }
-redis.register_function('@LIBRARY@_add', add)
+local function newest(keys, args) return redis.call('ZREVRANGE', keys[1], 0, args[1] - 1) end
+
+local function is_step(member) return string.find(member, '#', 1, true) ~= nil end
+
+-- Who may do what in the indexes; which of them a user sees at all is a matter of its key patterns. Looking earlier harms
+-- nobody. Looking later, or no more, is for a worker only where it is about a step.
+local INDEX_ROLES = {
+  enter = function() return { 'producer', 'orchestrator', 'worker' } end,
+  mark = function(args) return is_step(args[1]) and { 'orchestrator', 'worker' } or { 'orchestrator' } end,
+  due = function() return { 'orchestrator' } end,
+  settle = function() return { 'orchestrator' } end,
+  drop = function(args, kind) return kind == 'due' and is_step(args[1]) and { 'orchestrator', 'worker' } or { 'orchestrator' } end,
+  add = function(args, kind) return kind == 'recent' and { 'producer' } or args[2] == '0' and { 'orchestrator', 'worker' } or {} end,
+}
+
+-- The prefix and the kind of an index, from its key.
+local function index_of(name)
+  local prefix = string.match(name, '^(.-):due:%d+$')
+  if prefix then return prefix, 'due' end
+  prefix = string.match(name, '^(.-):recent:')
+  if prefix then return prefix, 'recent' end
+  return string.match(name, '^(.-):dead$') or '', 'dead'
+end
+
+local function sealed(named)
+  if SEAL == '' then return named end
+  local keys = {}
+  for index, name in ipairs(named) do keys[index] = name .. ':' .. SEAL end
+  return keys
+end
+
+local function register(verb, act, ...)
+  local roles = INDEX_ROLES[verb]
+  local function called(named, args)
+    if roles then
+      local prefix, kind = index_of(named[1])
+      if not unlimited(prefix) and not may_be_one_of(prefix, roles(args, kind)) then return refused(verb .. ' in the index') end
+    end
+    return act(sealed(named), args, named)
+  end
+  redis.register_function { function_name = '@LIBRARY@_' .. verb, callback = called, flags = { ... } }
+end
+
+register('read', read, 'no-writes')
+register('events', events, 'no-writes')
+register('newest', newest, 'no-writes')
+register('write', write)
+register('renew', renew, 'allow-oom')
+register('enter', enter)
+register('mark', mark, 'allow-oom')
+register('due', due, 'allow-oom')
+register('settle', settle, 'allow-oom')
+register('drop', drop, 'allow-oom')
+register('add', add)

@@ -18,8 +18,8 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
-from ops.blackboard.refusals import NO_LINE, Refusal, message_of, refusal_of, translated
-from schemas.errors import InvalidValue, OutcomeUnknown, Unavailable
+from ops.blackboard.refusals import NO_LINE, Refusal, is_forbidden, message_of, refusal_of, translated
+from schemas.errors import InvalidValue, OutcomeUnknown, Unavailable, UnsafeServer
 
 Argument: TypeAlias = str | bytes | int
 Reply: TypeAlias = Any
@@ -28,6 +28,10 @@ LateCommand: TypeAlias = Callable[[], Sequence[Argument]]
 
 MAX_COMMANDS = 128
 """Commands of one flight: a renewal waits behind no more than these."""
+_NOT_LOADED = (
+    "the functions of this version of Briefline are not on this Redis, and this user may not load them. "
+    "An administrator loads them: python -m ops.access library | redis-cli -x FUNCTION LOAD (docs/security.md)"
+)
 MAX_FLIGHT_BYTES = 4 * 1024 * 1024
 
 
@@ -173,8 +177,18 @@ class Pipe:
                 self._open.pop(call, None)
                 limit.reschedule(loop.time() + self._call_timeout)
             if Refusal.UNLOADED in refusals:
-                await self._load(lane.connection)
+                await self._load_for(batch, lane.connection)
         return refusals
+
+    async def _load_for(self, batch: list[Call], connection: AbstractConnection) -> None:
+        """Load the functions. Where this user may not, who waits for one is told at once: only an administrator can change that."""
+        try:
+            await self._load(connection)
+        except ResponseError as error:
+            if not is_forbidden(error):
+                raise
+            for call in [call for call in batch if call in self._open]:
+                self._fail(call, UnsafeServer(_NOT_LOADED))
 
     def _refused(self, call: Call, error: ResponseError) -> Refusal:
         refusal = refusal_of(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -101,6 +102,7 @@ class RedisBlackboard:
             await self._pipe.call("PING")
             if self._check_safety:
                 refuse_unsafe(await self.check())
+                await self._find_library()
         except BaseException:
             await self._close()
             raise
@@ -117,6 +119,11 @@ class RedisBlackboard:
         await self._group.__aexit__(None, None, None)
         await self._pool.aclose()
         await self._hint_pool.aclose()
+
+    async def _find_library(self) -> None:
+        """Say at start, and not at the first request, that the functions are missing and this user may not load them."""
+        with suppress(Unavailable):  # the first call will tell
+            await self._pipe.call("FCALL_RO", self._functions["read"], 3, *request_keys(self._prefix, "nothing")[:3])
 
     async def check(self) -> list[Finding]:
         """Return how safe the server's settings are (eviction, persistence, memory, version, role), and which board it is."""
@@ -180,7 +187,7 @@ class RedisBlackboard:
         """See `Blackboard.read`."""
         check_request_id(request_id)
         values, meta, leases, _, _ = request_keys(self._prefix, request_id)
-        reply = await self._pipe.call("FCALL", self._functions["read"], 3, values, meta, leases, *fields)
+        reply = await self._pipe.call("FCALL_RO", self._functions["read"], 3, values, meta, leases, *fields)
         self._grace.heard(reply[1])
         return snapshot_of(request_id, fields, reply)
 
@@ -200,9 +207,8 @@ class RedisBlackboard:
         """See `Blackboard.renew`. Renewals go before everything else that waits to be sent."""
         check_request_id(request_id)
         check_length(milliseconds, 1, "a lease")
-        _, meta, leases, _, _ = request_keys(self._prefix, request_id)
-        call = self._pipe.call("FCALL", self._functions["renew"], 2, meta, leases, step_id, version, milliseconds, urgent=True)
-        now, kept = await call
+        keys = request_keys(self._prefix, request_id)[:3]
+        now, kept = await self._pipe.call("FCALL", self._functions["renew"], 3, *keys, step_id, version, milliseconds, urgent=True)
         self._grace.heard(now)
         return bool(kept)
 
@@ -211,7 +217,7 @@ class RedisBlackboard:
         check_request_id(request_id)
         key, found = events_key(self._prefix, request_id), list[Event]()
         while True:
-            entries = await self._bulk.call("XRANGE", key, f"({after}-0", "+", "COUNT", EVENTS_PER_READ)
+            entries = await self._bulk.call("FCALL_RO", self._functions["events"], 1, key, after, EVENTS_PER_READ)
             found += map(event_of, entries)
             if len(entries) < EVENTS_PER_READ:
                 return found
@@ -248,7 +254,7 @@ class RedisBlackboard:
 
     async def leave(self, member: str) -> None:
         """See `Blackboard.leave`."""
-        await self._pipe.call("ZREM", self._due_key(member), member)
+        await self._index("drop", self._due_key(member), member)
 
     async def due(self, limit: int, forward_ms: int) -> list[Due]:
         """See `Blackboard.due`. Each call begins at another shard, so that a full one starves nobody."""
@@ -274,12 +280,11 @@ class RedisBlackboard:
 
     async def dead_list(self, limit: int = 1000) -> list[DeadEntry]:
         """See `Blackboard.dead_list`."""
-        members = await self._pipe.call("ZREVRANGE", dead_key(self._prefix), 0, limit - 1) if limit > 0 else []
-        return [_dead_entry(member.decode()) for member in members]
+        return [_dead_entry(member) for member in await self._newest(dead_key(self._prefix), limit)]
 
     async def dead_remove(self, entry: DeadEntry) -> None:
         """See `Blackboard.dead_remove`."""
-        await self._pipe.call("ZREM", dead_key(self._prefix), _dead_member(entry))
+        await self._index("drop", dead_key(self._prefix), _dead_member(entry))
 
     async def recent_add(self, tenant: str, request_id: str) -> None:
         """See `Blackboard.recent_add`; the newest 10,000 stay."""
@@ -288,18 +293,21 @@ class RedisBlackboard:
 
     async def recent(self, tenant: str, limit: int = 100) -> list[str]:
         """See `Blackboard.recent`."""
-        members = await self._pipe.call("ZREVRANGE", recent_key(self._prefix, tenant), 0, limit - 1) if limit > 0 else []
-        return [member.decode() for member in members]
+        return await self._newest(recent_key(self._prefix, tenant), limit)
 
     def _due_key(self, member: str) -> str:
         encodable((member,))
         return self._due_keys[shard_of(member)]
 
+    async def _newest(self, key: str, limit: int) -> list[str]:
+        members = await self._pipe.call("FCALL_RO", self._functions["newest"], 1, key, limit) if limit > 0 else []
+        return [member.decode() for member in members]
+
     async def _index(self, verb: str, key: str, *arguments: Argument) -> Any:
         return await self._pipe.call("FCALL", self._functions[verb], 1, key, *arguments)
 
 
-_FUNCTIONS = ("read", "write", "renew", "enter", "mark", "due", "settle", "add")
+_FUNCTIONS = ("read", "events", "newest", "write", "renew", "enter", "mark", "due", "settle", "drop", "add")
 
 
 def _dead_member(entry: DeadEntry) -> str:

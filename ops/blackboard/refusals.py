@@ -6,7 +6,7 @@ from enum import Enum
 
 import redis.exceptions as redis_errors
 
-from schemas.errors import BoardOutOfMemory, BrieflineError, Unreadable, UnsafeServer
+from schemas.errors import BoardOutOfMemory, BrieflineError, NotPermitted, Unreadable, UnsafeServer
 
 NO_LINE = (redis_errors.ConnectionError, redis_errors.TimeoutError, TimeoutError, OSError)
 """The connection is of no use any more; what was sent on it may have taken effect."""
@@ -37,11 +37,18 @@ def translated(error: Exception) -> BrieflineError:
     text = message_of(error)
     if isinstance(error, redis_errors.OutOfMemoryError) or text.startswith("OOM"):
         return BoardOutOfMemory("Redis is at its maxmemory and refuses the write; nothing was changed")
+    if is_forbidden(error):
+        return NotPermitted(f"Redis refuses this user: {text}")
     if "WRONGTYPE" in text:
         return Unreadable(f"a key of the blackboard holds another kind of value than it should: {text}")
     if " script: " in text:
         return Unreadable(f"what Redis holds of this request is damaged: {text}")
     return UnsafeServer(f"Redis refuses the blackboard's command: {text}")
+
+
+def is_forbidden(error: Exception) -> bool:
+    """Whether the access list of the server forbids it: a command, a key, or what a function asks about."""
+    return isinstance(error, redis_errors.NoPermissionError) or "The user executing the script" in message_of(error)
 
 
 def message_of(error: Exception) -> str:

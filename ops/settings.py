@@ -196,7 +196,7 @@ def without_password(url: str) -> str:
     """The URL with its password, if it has one, replaced by `***`."""
     # Greedy up to the last @, so that nothing of a password with unescaped characters stands.
     url = re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", url)
-    return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
+    return re.sub(r"(?<=password=)[^&]*", "***", url)
 
 
 def _default(field: FieldInfo) -> str:

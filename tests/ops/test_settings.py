@@ -142,6 +142,7 @@ def test_no_password_is_shown_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("redis://u:12/secret@host", "redis://u:***@host"),
         ("redis://host/0?password=secret&db=1", "redis://host/0?password=***&db=1"),
         ("unix:///run/redis.sock?password=secret", "unix:///run/redis.sock?password=***"),
+        ("rediss://host/0?ssl_password=secret&db=1", "rediss://host/0?ssl_password=***&db=1"),
     ],
 )
 def test_a_password_is_taken_out_of_a_url_wherever_it_stands(url: str, shown: str) -> None:

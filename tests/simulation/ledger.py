@@ -117,8 +117,9 @@ class Ledger:
     def _ready_below(self, bell: AgentMessage) -> frozenset[str]:
         """Versions of the steps that wait for the bell's step and can run now."""
         state = self.world.state(bell.request_id)
-        if state.status is None or state.status.status.over:
-            return frozenset()
+        told = state.steps.get(bell.step_id or "")
+        if state.status is None or state.status.status.over or told is None or told.epoch != bell.epoch:
+            return frozenset()  # late, or ahead of the board: nobody has to act on it
         now_ms = self.world.now_ms
         return frozenset(
             stored.version

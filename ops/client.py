@@ -15,10 +15,11 @@ import structlog
 from ops.dead_letters import DeadLetter, letter_fields, letter_of
 from ops.following import LOOK_SECONDS, events_of, gone
 from ops.producer import Accepted, submit
+from ops.records import damaged
 from ops.reporting import Report, report
 from orchestrator.judging import ORCHESTRATOR
 from schemas import fields
-from schemas.blackboard import Blackboard, DeadEntry, Event, Snapshot
+from schemas.blackboard import Blackboard, DeadEntry, Event, Snapshot, fold
 from schemas.broker import COMMANDS, Broker
 from schemas.errors import NotFound, OutcomeUnknown, Refused, Unavailable, Undeliverable, Unreadable
 from schemas.messages import MessageType, message
@@ -142,6 +143,17 @@ class Client:
         """
         return report(request_id, await self._board.events(request_id), team)
 
+    async def damaged(self, request_id: str) -> dict[str, str]:
+        """Return the fields of a request that are not as its events say, or that cannot be read, each with the reason.
+
+        It is empty as long as only Briefline has written there.
+        """
+        folded = fold(await self._board.events(request_id))
+        snapshot = await self._board.read(request_id, tuple(folded))
+        later = fold(await self._board.events(request_id))  # what was written meanwhile is no damage
+        expected = {name: stored for name, stored in later.items() if folded.get(name) == stored}
+        return damaged({name: snapshot.fields[name] for name in expected if name in snapshot.fields}, expected)
+
     async def events(self, request_id: str) -> list[Event]:
         """Return a request's events, oldest first."""
         return await self._board.events(request_id)
@@ -187,7 +199,10 @@ class Client:
             NotFound: the board has no such request or step.
             Refused: the step is no dead letter: it is not FAILED, was dropped, or its request was cancelled.
         """
-        record = await self._step(request_id, step_id)
+        try:
+            record = await self._step(request_id, step_id)
+        except NotFound as error:
+            raise NotFound(f"no dead letter of step {step_id!r}: {error}") from error
         letter = await self._letter(DeadEntry(request_id, step_id, record.epoch))
         if letter is None:
             raise Refused(f"step {step_id!r} is {record.state} in epoch {record.epoch}, so it is no dead letter", path="step")

@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from ops.records import unreadable
 from orchestrator.scheduling import standings
 from orchestrator.views import View, outlined
 from schemas import fields
 from schemas.blackboard import Event, Stored, fold
 from schemas.briefs import Brief
 from schemas.codec import Json
-from schemas.errors import NotFound, ProtocolViolation
+from schemas.errors import NotFound, ProtocolViolation, Unreadable
 from schemas.facts import Fact
 from schemas.plans import Step
 from schemas.requests import AnswerRecord, Gap, RequestRecord, RequestStatus, StatusRecord, StepRecord
@@ -117,15 +118,26 @@ def report(request_id: str, events: Sequence[Event], team: Team | None = None) -
 
     Raises:
         NotFound: the board has no such request.
+        Unreadable: naming each field that cannot be read.
     """
     state = fold(events)
+    try:
+        told = _told(request_id, events, state)
+        return told if team is None else replace(told, briefs=_briefs(told, team))
+    except Unreadable as error:
+        said = "; ".join(f"field {name!r}: {why}" for name, why in unreadable(state).items())
+        raise Unreadable(f"request {request_id} cannot be read: {said or error}") from error
+
+
+def _told(request_id: str, events: Sequence[Event], state: Mapping[str, Stored]) -> Report:
+    """The report without briefs."""
     if fields.REQUEST not in state or fields.STATUS not in state:
         raise NotFound(f"the board has no request {request_id!r}: never opened, or past its retention", path="request")
     status = StatusRecord.from_json(state[fields.STATUS].value)
     view = outlined(View(request_id, events[-1].at_ms, events[-1].position, state, frozenset(state)))
     steps = _steps(view, events, over=status.status.over)
     answer = AnswerRecord.from_json(state[fields.ANSWER].value) if fields.ANSWER in state and status.status.over else None
-    without_briefs = Report(
+    return Report(
         request=RequestRecord.from_json(state[fields.REQUEST].value),
         status=status.status,
         answer=answer.text if answer else "",
@@ -141,7 +153,6 @@ def report(request_id: str, events: Sequence[Event], team: Team | None = None) -
         events=tuple(events),
         failure=status.failure,
     )
-    return without_briefs if team is None else replace(without_briefs, briefs=_briefs(without_briefs, team))
 
 
 def _steps(view: View, events: Sequence[Event], *, over: bool) -> tuple[StepReport, ...]:
@@ -156,8 +167,16 @@ def _steps(view: View, events: Sequence[Event], *, over: bool) -> tuple[StepRepo
             continue
         state = standing[step]
         shown = "SKIPPED" if over and not state.settled else state.value
-        reports.append(StepReport(definition, shown, seen.record, view.result(step), _duration_ms(step, events)))
+        result = view.result(step) if _is_of_this_epoch(step, view, events) else None
+        reports.append(StepReport(definition, shown, seen.record, result, _duration_ms(step, events)))
     return tuple(reports)
+
+
+def _is_of_this_epoch(step_id: str, view: View, events: Sequence[Event]) -> bool:
+    """Whether a step's result was written since the step was last reopened: a later epoch may have ended without one."""
+    stored, name = view.stored.get(fields.result(step_id)), fields.step(step_id)
+    reopened = (event.position for event in reversed(events) if event.labels.get("event") == "step_replayed" and name in event.put)
+    return stored is not None and stored.position > next(reopened, 0)
 
 
 def _duration_ms(step_id: str, events: Sequence[Event]) -> int | None:

@@ -15,7 +15,7 @@ from ops.settings import Settings
 from ops.wiring import connected, team_of
 from schemas.errors import InvalidTeam, NotFound
 from schemas.requests import RequestStatus
-from workers.team import Team
+from workers.team import Team, shipped_teams
 
 
 async def submit(
@@ -90,9 +90,15 @@ async def list_requests(settings: Settings, *, status: RequestStatus | None, lim
 
 
 async def show(settings: Settings, request_id: str, *, brief: str | None, team_name: str | None, as_json: bool) -> int:
-    """Show everything of one request, or exactly the brief that one step's model was given."""
+    """Show everything of one request, or exactly the brief that one step's model was given.
+
+    It is told from the request's events. A field that does not say the same is named on standard error.
+    """
     async with connected(settings) as (board, broker):
         client = Client(board, broker, tenant=settings.tenant)
+        damaged = await client.damaged(request_id)
+        for name, why in damaged.items():
+            print(f"field {name!r} is damaged: {why}", file=sys.stderr)
         report = await client.show(request_id)
         team = team_at_hand(settings, report.request.team, team_name)
         if team is not None:
@@ -100,7 +106,8 @@ async def show(settings: Settings, request_id: str, *, brief: str | None, team_n
     if brief is not None:
         return _show_brief(report, brief, team, as_json=as_json)
     if as_json:
-        print_json(report.as_json(timeline=True))
+        shape = report.as_json(timeline=True)
+        print_json({**shape, "damaged": damaged} if damaged else shape)
     else:
         rendering.console().print(rendering.full(report))
     return DONE
@@ -110,7 +117,8 @@ def team_at_hand(settings: Settings, of_request: str, name: str | None) -> Team 
     """The code of a request's team: the one named, or the settings' if it is that, or a shipped one of that name; else none."""
     if name is not None:
         return team_of(settings, name)
-    for candidate in (settings.team, of_request):
+    # What stands on the board names no module: only a shipped team is found by it.
+    for candidate in (settings.team, *(shipped for shipped in shipped_teams() if shipped == of_request)):
         try:
             team = team_of(settings, candidate)
         except (NotFound, InvalidTeam):

@@ -20,6 +20,7 @@ from schemas import fields
 from schemas.blackboard import DeadEntry
 from schemas.errors import NotFound, Refused
 from schemas.messages import AgentMessage, MessageType
+from tests.fuzz.corrupting import overwrite, restore
 from tests.system.cast import Act, Cast, Gate, answers, fails, step
 from tests.system.conftest import System
 from workers.agents.agent import AgentBrief
@@ -61,11 +62,10 @@ async def replayed(client: Client, request_id: str, step_id: str = "a", epoch: i
 async def test_what_used_all_attempts_is_listed_once_and_has_a_full_new_set_after_a_replay(system: System) -> None:  # F29, F31
     cast = Cast({"a": fails("LINE_CUT", retryable=True)})
     async with system.serve(cast.team(step("a", max_attempts=2))) as runtime:
+        accepted = await runtime.submit(runtime.team, "Please.")
         for epoch in (0, 1):
             if epoch:
-                assert await runtime.replay(accepted.request_id, "a") == 1
-            else:
-                accepted = await runtime.submit(runtime.team, "Please.")
+                assert await runtime.replay(accepted.request_id, "a") == epoch
             waiting = asyncio.create_task(runtime.wait(accepted.request_id))
             while not waiting.done():
                 await system.look_now(accepted.request_id, 0.5)
@@ -92,12 +92,8 @@ async def test_of_two_operators_who_replay_the_same_one_is_told_that_it_was_done
             assert "replayed already" in refused or "only a failed step is replayed" in refused, refused
         assert {await runtime.wait(each) for each in requests} == {"COMPLETED"}
         assert not await runtime.dead()
-        by = Counter(
-            event.labels["by"]
-            for each in requests
-            for event in await runtime.events(each)
-            if event.labels.get("event") == "step_replayed"
-        )
+        events = [event for each in requests for event in await runtime.events(each)]
+        by = Counter(event.labels["by"] for event in events if event.labels.get("event") == "step_replayed")
     assert set(act.runs.values()) == {2}
     assert by.keys() <= {"ada", "eve"} and by.total() == 12
 
@@ -140,24 +136,10 @@ async def test_an_old_letter_is_found_behind_thousands_and_one_that_nobody_can_r
     async with system.serve(Cast({"a": fails("NO_STOCK")}).team(step("a"))) as runtime:
         first, broken = await opened(runtime, 2)
         await asyncio.gather(*(system.board.dead_add(DeadEntry(f"gone-{number}", "a", 0)) for number in range(1_500)))
-        await corrupt(system, broken, fields.step("a"), b"\xff{")
+        await overwrite(system.board, system.redis, broken, fields.step("a"), b"\xff{")
         assert [each.request_id for each in await runtime.dead()] == [first]
         assert [each.request_id for each in await runtime.dead(request_id=first)] == [first]
-        await mend(system, broken)
-
-
-async def corrupt(system: System, request_id: str, name: str, value: bytes) -> None:
-    """Overwrite a field's bytes behind the board's back."""
-    from tests.fuzz.corrupting import overwrite
-
-    await overwrite(system.board, system.redis, request_id, name, value)
-
-
-async def mend(system: System, request_id: str) -> None:
-    """Put back what the events say."""
-    from tests.fuzz.corrupting import restore
-
-    await restore(system.board, system.redis, request_id)
+        await restore(system.board, system.redis, broken)
 
 
 # As processes.
@@ -183,6 +165,13 @@ class Commands:
         out, err = await process.communicate()
         assert process.returncode == code, (process.returncode, out.decode(), err.decode())
         return out.decode()
+
+    async def refused(self, *arguments: str) -> str:
+        """Run a command that is refused, and return what it says about it."""
+        process = await self.start(*arguments)
+        out, err = await process.communicate()
+        assert (process.returncode, out) == (2, b""), (process.returncode, out.decode(), err.decode())
+        return err.decode()
 
     async def json(self, *arguments: str, code: int = 0) -> Any:
         """Run a command with --json."""
@@ -233,25 +222,30 @@ async def test_the_commands_replay_by_agent_by_reason_and_by_id_and_refuse_what_
     cast = Cast({"a": PerRequest(), "b": PerRequest()})
     async with system.serve(cast.team(step("a"), step("b", "a"))) as runtime:
         one, two = await opened(runtime, 2)
-        assert await commands.run("dead", "replay", "--agent", "nobody") == "no dead letters fit\n"
-        assert await commands.run("dead", "replay", "--all", "--reason", "TIMEOUT") == "no dead letters fit\n"
-        assert [each["step"] for each in await commands.json("dead", "list", "--request", one, "--step", "a")] == ["a"]
-        assert await commands.run("dead", "replay", one, "a") == f"{one} a replayed: epoch 1\n"
+        nothing, listed, said = await asyncio.gather(
+            commands.run("dead", "replay", "--agent", "nobody"),
+            commands.json("dead", "list", "--request", two, "--step", "a"),
+            commands.run("dead", "replay", one, "a"),
+        )
+        assert nothing == "no dead letters fit\n"
+        assert [(each["request_id"], each["step"]) for each in listed] == [(two, "a")]
+        assert said == f"{one} a replayed: epoch 1\n"
         await runtime.wait(one)
-        process = await commands.start("dead", "replay", one, "a")
-        out, err = await process.communicate()
-        assert (process.returncode, out) == (2, b"") and b"COMPLETED in epoch 1" in err
-        by_reason = await commands.json("dead", "replay", "--reason", "NO_STOCK")
-        assert {(each["request_id"], each["step"], each["outcome"]) for each in by_reason} == {(one, "b", "replayed"), (two, "a", "replayed")}
+        refused, by_reason = await asyncio.gather(
+            commands.refused("dead", "replay", one, "a"), commands.json("dead", "replay", "--reason", "NO_STOCK")
+        )
+        assert "COMPLETED in epoch 1" in refused
+        assert {(each["request_id"], each["step"], each["outcome"]) for each in by_reason} == {
+            (one, "b", "replayed"),
+            (two, "a", "replayed"),
+        }
         await asyncio.gather(runtime.wait(one), runtime.wait(two))
         (last,) = await commands.json("dead", "replay", "--agent", "hand", "--dry-run")
         assert (last["request_id"], last["step"], last["runs_again"]) == (two, "b", ["b"])
         events = len(await runtime.events(two))
         assert await commands.run("dead", "drop", two, "b", "--reason", "too late") == f"{two} b dropped\n"
         assert len(await runtime.events(two)) == events + 1
-        shown = await commands.start("dead", "show", two, "b")
-        _, err = await shown.communicate()
-        assert shown.returncode == 2 and b"was dropped: too late" in err
-        timeline = (await commands.json("show", two))["timeline"]
-        (dropped,) = [event for event in timeline if event.get("event") == "dead_letter_dropped"]
+        refused, shown = await asyncio.gather(commands.refused("dead", "show", two, "b"), commands.json("show", two))
+        assert "was dropped: too late" in refused
+        (dropped,) = [event for event in shown["timeline"] if event.get("event") == "dead_letter_dropped"]
         assert dropped["reason"] == "too late" and dropped["by"].startswith("cli")

@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 UV ?= uv
 ARGS ?=
+SEEDS ?= 2000
+FROM ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test lint types format servers stop-servers lock
+.PHONY: help install dev demo test lint types format simulate mutants servers stop-servers lock
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -28,6 +30,12 @@ lint: dev ## ruff and the import contracts
 
 types: dev ## mypy, strict
 	@$(BIN)/mypy
+
+simulate: dev ## run the whole system under seeded faults in virtual time (SEEDS=2000 FROM=0)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
+
+mutants: dev ## take rules away from the code, and see the simulation find each
+	@$(BIN)/python -m tests.simulation.mutations $(ARGS)
 
 format: dev ## rewrite the code as ruff wants it
 	@$(BIN)/ruff check --fix .

@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.gates import Gate
-from tests.end_to_end.processes import System
+from tests.end_to_end.processes import Commands, System
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Runs commands to their end."""
+    with Commands(tmp_path_factory.mktemp("commands")) as made:
+        yield made
 
 
 @pytest.fixture
-def system(redis_url: str, rabbitmq_url: str) -> Iterator[System]:
+def system(commands: Commands, redis_url: str, rabbitmq_url: str) -> Iterator[System]:
     """A system without processes: the test starts what it needs, all end with the test."""
-    with System(redis_url, rabbitmq_url) as made:
+    with System(commands, redis_url, rabbitmq_url) as made:
         yield made
 
 
@@ -26,9 +33,9 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 
 @pytest.fixture(scope="module")
-def bitmall(redis_url: str, rabbitmq_url: str) -> Iterator[System]:
+def bitmall(commands: Commands, redis_url: str, rabbitmq_url: str) -> Iterator[System]:
     """The BitMall team on one orchestrator and one worker, shared by the tests of a module."""
-    with System(redis_url, rabbitmq_url) as made:
+    with System(commands, redis_url, rabbitmq_url) as made:
         for process in (made.orchestrator(), made.worker()):
             process.wait_until_started()
         yield made

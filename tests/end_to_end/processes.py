@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import secrets
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,6 +152,36 @@ class Done:
         return orjson.loads(self.stdout)
 
 
+class Commands:
+    """Runs `briefline` commands to their end: each a process of its own, forked from one that has imported everything."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = 0
+
+    def run(self, *arguments: str, environment: Mapping[str, str], input: bytes = b"", cwd: Path = ROOT) -> Done:
+        """Run `briefline` with these arguments to its end."""
+        self._number += 1
+        stdin, stdout, stderr = (self._folder / f"{self._number}.{stream}" for stream in ("in", "out", "err"))
+        stdin.write_bytes(input)
+        asked = {"arguments": arguments, "environment": environment, "cwd": str(cwd)}
+        asked |= {"stdin": str(stdin), "stdout": str(stdout), "stderr": str(stderr)}
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        self._popen.stdin.write(json.dumps(asked).encode() + b"\n")
+        self._popen.stdin.flush()
+        code = int(self._popen.stdout.readline())
+        return Done(code, stdout.read_text(), stderr.read_text())
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "tests.end_to_end.preloaded"]
+        self._popen = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._popen.communicate(timeout=PATIENCE_SECONDS)
+
+
 @dataclass
 class System:
     """Processes over one pair of servers, under names of a test's own. Leaving it ends them all.
@@ -158,6 +189,7 @@ class System:
     It fails when a process that nobody killed ended by itself, or ended otherwise than a process that is told to end should.
     """
 
+    commands: Commands
     redis_url: str
     rabbitmq_url: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -199,11 +231,11 @@ class System:
 
     def run(self, *arguments: str, input: bytes = b"", cwd: Path = ROOT, **settings: object) -> Done:
         """Run a command to its end."""
-        return run(*arguments, environment=self.environment(**settings), input=input, cwd=cwd)
+        return self.commands.run(*arguments, environment=self.environment(**settings), input=input, cwd=cwd)
 
     def json(self, *arguments: str, code: int = 0, **settings: object) -> Any:
         """Run a command with --json, to the exit code that is expected, and return what it printed."""
-        done = run(*arguments, "--json", environment=self.environment(**settings))
+        done = self.commands.run(*arguments, "--json", environment=self.environment(**settings))
         assert done.code == code, done
         return done.json
 
@@ -286,14 +318,6 @@ class System:
         with redis.Redis.from_url(self.redis_url, socket_timeout=10) as client:
             for key in client.scan_iter(match=f"{self.key_prefix}*", count=1000):
                 client.delete(key)
-
-
-def run(*arguments: str, environment: dict[str, str], input: bytes = b"", cwd: Path = ROOT) -> Done:
-    """Run `briefline` with these arguments to its end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ops", *arguments], input=input, env=environment, cwd=cwd, capture_output=True, timeout=90, check=False
-    )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def claims(shown: Any, step: str) -> list[dict[str, Any]]:

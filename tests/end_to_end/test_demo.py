@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.processes import System, run
+from tests.end_to_end.processes import Commands, System
 
 TOP = ["request_id", "status", "answer", "steps", "facts", "gaps", "briefs", "usage", "events"]
 STEP = {
@@ -96,8 +96,8 @@ CHECKS = {"happy": check_happy, "product-stuck": check_stuck}
 
 
 @pytest.mark.parametrize("scenario", CHECKS)
-def test_the_demo_in_this_process_prints_one_json_object_and_nothing_else(scenario: str) -> None:
-    done = run("demo", "--json", "--scenario", scenario, environment=dict(os.environ))
+def test_the_demo_in_this_process_prints_one_json_object_and_nothing_else(scenario: str, commands: Commands) -> None:
+    done = commands.run("demo", "--json", "--scenario", scenario, environment=dict(os.environ))
     assert done.code == 0, done.stderr
     assert done.stderr == ""
     check_shape(done.json)
@@ -120,6 +120,7 @@ def test_the_demo_on_servers_prints_the_same_object_from_processes_of_its_own(sc
 
 def test_the_demo_on_servers_does_not_wait_for_a_worker_that_is_gone(system: System) -> None:
     demo = system.start("demo", "--json", "--backend", "servers", scenario="slow-product")
+    demo.wait_for("orchestrator_started")
     demo.wait_for("worker_started")
     children = [int(pid) for pid in Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()]
     (worker,) = [pid for pid in children if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
@@ -129,31 +130,31 @@ def test_the_demo_on_servers_does_not_wait_for_a_worker_that_is_gone(system: Sys
     assert demo.logged("orchestrator_stopped"), "the other one was ended, and waited for"
 
 
-def test_the_demo_for_people_shows_plan_facts_briefs_and_answer() -> None:
-    done = run("demo", environment={**os.environ, "COLUMNS": "160"})
+def test_the_demo_for_people_shows_plan_facts_briefs_and_answer(commands: Commands) -> None:
+    done = commands.run("demo", environment={**os.environ, "COLUMNS": "160"})
     assert done.code == 0, done.stderr
     for said in ("订单 88231", "2026-07-20", "warrantyEndDate", "2027-06-21", "音箱联动", "COMPLETED", "8 model calls"):
         assert said in done.stdout
 
 
-def test_the_demo_of_an_unknown_scenario_or_team_names_those_there_are() -> None:
-    unknown = run("demo", "--scenario", "no-such", environment=dict(os.environ))
+def test_the_demo_of_an_unknown_scenario_or_team_names_those_there_are(commands: Commands) -> None:
+    unknown = commands.run("demo", "--scenario", "no-such", environment=dict(os.environ))
     assert unknown.code == 2
     assert "happy, product-stuck" in unknown.stderr
     assert "Traceback" not in unknown.stderr
-    other = run("demo", "--team", "no-such", environment=dict(os.environ))
+    other = commands.run("demo", "--team", "no-such", environment=dict(os.environ))
     assert other.code == 2
     assert "bitmall" in other.stderr
 
 
-def test_the_demo_on_servers_that_are_not_there_says_so_and_what_to_do() -> None:
+def test_the_demo_on_servers_that_are_not_there_says_so_and_what_to_do(commands: Commands) -> None:
     nowhere = {
         "BRIEFLINE_REDIS_URL": "redis://127.0.0.1:1/0",
         "BRIEFLINE_RABBITMQ_URL": "amqp://127.0.0.1:1/",
         "BRIEFLINE_CALL_DEADLINE_SECONDS": "1",
     }
     quick = {**nowhere, "BRIEFLINE_CALL_TIMEOUT_SECONDS": "0.5"}
-    done = run("demo", "--backend", "servers", "--json", environment={**os.environ, **quick})
+    done = commands.run("demo", "--backend", "servers", "--json", environment={**os.environ, **quick})
     assert done.code == 5
     assert done.stdout == ""
     assert done.stderr.startswith("error: ")

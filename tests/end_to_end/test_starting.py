@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.gates import Gate
-from tests.end_to_end.processes import PATIENCE_SECONDS, System
+from tests.end_to_end.processes import PATIENCE_SECONDS, Commands, System
 from tests.support.servers import OwnRabbitMQ, OwnRedis
 
 GATED = "tests.end_to_end.teams:gated"
@@ -65,8 +65,10 @@ def rabbitmq_later(tmp_path: Path) -> Iterator[OwnRabbitMQ]:
 
 
 @pytest.mark.own_server
-def test_processes_that_start_before_rabbitmq_wait_for_it(redis_url: str, rabbitmq_later: OwnRabbitMQ, gate: Gate) -> None:
-    with System(redis_url, rabbitmq_later.url) as system:
+def test_processes_that_start_before_rabbitmq_wait_for_it(
+    commands: Commands, redis_url: str, rabbitmq_later: OwnRabbitMQ, gate: Gate
+) -> None:
+    with System(commands, redis_url, rabbitmq_later.url) as system:
         worker, leaving, orchestrator = system.worker("--team", GATED), system.worker("--team", GATED), system.orchestrator()
         for process in (worker, leaving, orchestrator):
             process.wait_for("consuming_line_lost")
@@ -88,8 +90,10 @@ def test_processes_that_start_before_rabbitmq_wait_for_it(redis_url: str, rabbit
 
 
 @pytest.mark.own_server
-def test_processes_that_start_before_redis_wait_as_long_as_a_call_may_take(redis_later: OwnRedis, rabbitmq_url: str, gate: Gate) -> None:
-    with System(redis_later.url, rabbitmq_url) as system:
+def test_processes_that_start_before_redis_wait_as_long_as_a_call_may_take(
+    commands: Commands, redis_later: OwnRedis, rabbitmq_url: str, gate: Gate
+) -> None:
+    with System(commands, redis_later.url, rabbitmq_url) as system:
         worker, orchestrator = system.worker("--team", GATED), system.orchestrator()
         hasty = system.worker("--team", GATED, call_deadline_seconds=0.5, call_timeout_seconds=0.5)
         assert hasty.wait() == 5

@@ -6,8 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,13 @@ from ops.commands.exits import EXIT_CODES, exit_of, exit_of_error
 from ops.own_servers import free_port
 from schemas.errors import AgentFailed, InvalidPlan, NotFound, OutcomeUnknown, ProtocolViolation, Unavailable, UnsafeServer
 from schemas.requests import RequestStatus
-from tests.end_to_end.processes import ROOT, Done, System, run
+from tests.end_to_end.processes import ROOT, Commands, Done, System
 from tests.support.servers import OwnRedis
 
+pytestmark = pytest.mark.xdist_group("command line")
+
 DEADLINE_SECONDS = 0.4
-START_SECONDS = 15.0
+START_SECONDS = 5.0
 """How long a process may take to start on a machine where others run too."""
 NOWHERE = {
     "BRIEFLINE_REDIS_URL": f"redis://:hunter2@127.0.0.1:{free_port()}/0",
@@ -43,26 +44,31 @@ NEEDS_SERVERS = {
 }
 
 
-def alone(*arguments: str, **environment: str) -> Done:
-    """Run a command with this environment added."""
-    return run(*arguments, environment={**os.environ, "NO_COLOR": "1", "COLUMNS": "160", **environment})
+Alone = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
-def unreachable() -> dict[str, tuple[Done, float]]:
-    """What each command that needs servers came to without them, and how long it took; two at a time."""
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Runs commands to their end."""
+    with Commands(tmp_path_factory.mktemp("commands")) as made:
+        yield made
 
-    def timed(arguments: list[str]) -> tuple[Done, float]:
-        begun = time.monotonic()
-        return alone(*arguments, **NOWHERE), time.monotonic() - begun
 
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(NEEDS_SERVERS, pool.map(timed, NEEDS_SERVERS.values()), strict=True))
+@pytest.fixture(scope="module")
+def alone(commands: Commands) -> Alone:
+    """Runs a command with some variables added to the environment."""
+
+    def run(*arguments: str, **variables: str) -> Done:
+        return commands.run(*arguments, environment={**os.environ, "NO_COLOR": "1", "COLUMNS": "160", **variables})
+
+    return run
 
 
 @pytest.mark.parametrize("command", NEEDS_SERVERS)
-def test_a_command_without_its_servers_says_so_within_the_deadline(command: str, unreachable: dict[str, tuple[Done, float]]) -> None:
-    done, seconds = unreachable[command]
+def test_a_command_without_its_servers_says_so_within_the_deadline(command: str, alone: Alone) -> None:
+    begun = time.monotonic()
+    done = alone(*NEEDS_SERVERS[command], **NOWHERE)
+    seconds = time.monotonic() - begun
     assert (done.code, done.stdout) == (5, "")
     said = [line for line in done.stderr.splitlines() if "publishing_line_lost" not in line]
     assert said[0].startswith("error: Redis")
@@ -73,7 +79,7 @@ def test_a_command_without_its_servers_says_so_within_the_deadline(command: str,
     assert seconds < DEADLINE_SECONDS + START_SECONDS
 
 
-def test_check_without_servers_says_of_each_what_to_do() -> None:
+def test_check_without_servers_says_of_each_what_to_do(alone: Alone) -> None:
     done = alone("check", "--json", **NOWHERE)
     assert done.code == 5
     found = {each["server"]: each for each in done.json}
@@ -91,8 +97,10 @@ def evicting_redis(tmp_path: Path) -> Iterator[OwnRedis]:
 
 
 @pytest.mark.own_server
-def test_a_redis_that_could_drop_state_is_refused_by_every_command_with_what_to_set(evicting_redis: OwnRedis, rabbitmq_url: str) -> None:
-    with System(evicting_redis.url, rabbitmq_url) as system:
+def test_a_redis_that_could_drop_state_is_refused_by_every_command_with_what_to_set(
+    commands: Commands, evicting_redis: OwnRedis, rabbitmq_url: str
+) -> None:
+    with System(commands, evicting_redis.url, rabbitmq_url) as system:
         checked = system.run("check", "--json")
         assert checked.code == 5
         (bad,) = [each for each in checked.json if each["level"] == "fail"]
@@ -105,7 +113,7 @@ def test_a_redis_that_could_drop_state_is_refused_by_every_command_with_what_to_
             assert "Traceback" not in refused.stderr
 
 
-def test_help_names_every_command_and_exit_code() -> None:
+def test_help_names_every_command_and_exit_code(alone: Alone) -> None:
     done = alone("--help")
     assert done.code == 0
     said = " ".join(done.stdout.split())
@@ -152,7 +160,7 @@ def test_the_command_line_starts_without_the_libraries_of_models_and_servers() -
         ("BRIEFLINE_SCENARIO", "no-such", "scenario: there is no scenario 'no-such'; there are: happy, product-stuck"),
     ],
 )
-def test_a_bad_setting_is_named_with_what_would_be_right(variable: str, value: str, said: str) -> None:
+def test_a_bad_setting_is_named_with_what_would_be_right(alone: Alone, variable: str, value: str, said: str) -> None:
     done = alone("worker", **{**NOWHERE, variable: value})
     assert (done.code, done.stdout) == (2, "")
     assert said in done.stderr
@@ -161,12 +169,12 @@ def test_a_bad_setting_is_named_with_what_would_be_right(variable: str, value: s
 
 
 def test_text_that_the_terminal_cannot_show_is_escaped_and_json_is_utf_8_all_the_same() -> None:
-    shown = alone("demo", PYTHONIOENCODING="ascii")
-    assert (shown.code, "Traceback" in shown.stderr) == (0, False)
-    assert "\\u4fdd\\u4fee" in shown.stdout
-    as_json = alone("demo", "--json", PYTHONIOENCODING="ascii")
-    assert as_json.code == 0
-    assert "## 保修与掉线处理" in as_json.json["answer"]
+    command, environment = [sys.executable, "-m", "ops", "demo"], {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+    assert b"Traceback" not in shown.stderr
+    assert b"\\u4fdd\\u4fee" in shown.stdout
+    as_json = subprocess.run([*command, "--json"], cwd=ROOT, env=environment, capture_output=True, check=True)
+    assert "## 保修与掉线处理" in as_json.stdout.decode()
 
 
 def test_a_reader_that_goes_away_gets_no_trace() -> None:
@@ -180,7 +188,7 @@ def test_a_reader_that_goes_away_gets_no_trace() -> None:
     assert said == b""
 
 
-def test_schemas_are_exported_and_checked(tmp_path: Path) -> None:
+def test_schemas_are_exported_and_checked(alone: Alone, tmp_path: Path) -> None:
     folder = tmp_path / "schemas"
     missing = alone("schemas", "export", str(folder), "--check")
     assert missing.code == 1

@@ -10,6 +10,8 @@ import unicodedata
 
 from schemas.frozen import Scalar
 
+_TAGS = frozenset(map(chr, range(0xE0000, 0xE0080)))
+"""A second, invisible ASCII: a person sees nothing where a model reads a sentence."""
 _DIRECTION_MARKS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -36,9 +38,11 @@ def one_line(text: str) -> str:
 
 
 def _visible(character: str) -> str:
-    """Line breaks would forge lines, control and direction marks would show another text than the model reads."""
+    """Line breaks would forge lines; control marks, direction marks and tags would show another text than the model reads."""
     if character == "\t":
         return " "
     if unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _DIRECTION_MARKS:
         return {"\n": "\\n", "\r": "\\r"}.get(character, f"\\u{ord(character):04x}")
+    if character in _TAGS:
+        return f"\\U{ord(character):08x}"
     return character

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import aiormq
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 class Server:
     """Where the broker is, how we name ourselves there, and how long one call may take."""
 
-    url: str
+    url: str = field(repr=False)  # it holds a password
     topology: Topology
     instance: str
     call_timeout_seconds: float

@@ -119,10 +119,10 @@ async def run_loop(
         return watch.outcome(Termination.BUDGET_EXHAUSTED, reason="the text is longer than the model can read")
     except ModelAPIError as error:
         if _may_succeed_later(error):
-            raise AgentFailed(FailureCode.AGENT_ERROR, f"the model's server: {_short(error)}", retryable=True) from error
-        return watch.outcome(Termination.ERROR, reason=f"the model's server refused: {_short(error)}")
+            raise AgentFailed(FailureCode.AGENT_ERROR, f"the model's server: {_short(error, model)}", retryable=True) from error
+        return watch.outcome(Termination.ERROR, reason=f"the model's server refused: {_short(error, model)}")
     except AgentRunError as error:
-        return watch.outcome(Termination.ERROR, reason=_short(error))
+        return watch.outcome(Termination.ERROR, reason=_short(error, model))
     return watch.outcome(Termination.ANSWERED, text=answer.output.strip())
 
 
@@ -307,9 +307,11 @@ def _may_succeed_later(error: ModelAPIError) -> bool:
     return isinstance(error, ModelHTTPError) and error.status_code in _RETRYABLE_STATUS
 
 
-def _short(error: BaseException) -> str:
-    """First line of an error's text: bodies of servers can be pages long."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+def _short(error: BaseException, model: Model) -> str:
+    """First line of an error's text, without the key: bodies of servers can be pages long, and repeat what they were sent."""
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    key = model.api_key if isinstance(model, OpenAICompatible) else ""
+    return (said.replace(key, "***") if key else said)[:300]
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:

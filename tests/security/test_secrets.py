@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -110,6 +111,17 @@ def test_no_secret_is_said_by_a_process_that_one_server_takes_and_the_other_refu
     said = run(env, "orchestrator", seconds=6)
     assert "publishing_line_lost" in said and "ACCESS_REFUSED" in said
     assert leaks(said) == [] and servers.secrets.passwords[user] not in said
+
+
+@pytest.mark.own_server
+@pytest.mark.parametrize("user", ["briefline-operator", "briefline-orchestrator", "briefline-worker-ann"])
+def test_a_check_under_least_rights_finds_what_it_may_see_and_says_no_password(servers: Guarded, user: str) -> None:
+    settings: dict[str, Any] = {"call_timeout_seconds": 5, "call_deadline_seconds": 10, "agents": "ann"}
+    settings |= {"redis_url": servers.redis_url(user), "rabbitmq_url": servers.rabbitmq_url(user)}
+    said = run(environment(*places(servers), **settings), "check", "--json")
+    levels = {found["found"]: found["level"] for found in json.loads(said[said.index("[\n") :])}
+    assert "fail" not in levels.values() and any("tasks.ann is declared" in found for found in levels)
+    assert servers.secrets.passwords[user] not in said
 
 
 @pytest.mark.parametrize("arguments", [("check",), ("submit", "Please.")], ids=" ".join)

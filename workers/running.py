@@ -7,7 +7,8 @@ and nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -78,6 +79,28 @@ async def run_agent(agent: Agent, brief: AgentBrief, *, renew: Renew, renew_seco
         await asyncio.wait({renewing, interrupted})
 
 
+@asynccontextmanager
+async def kept(renew: Renew, renew_seconds: float) -> AsyncIterator[None]:
+    """Keep the lease for as long as the block takes, should that be longer than `renew_seconds`.
+
+    The write that ends an attempt is one: a board that refuses it for want of memory still prolongs leases. Without that the
+    step would be taken over, and the work done again, while its result is held.
+    """
+    renewing: list[asyncio.Task[None]] = []
+
+    def begin() -> None:
+        renewing.append(asyncio.create_task(_renew_until_lost(renew, renew_seconds, first_seconds=0.0), name="lease"))
+
+    timer = asyncio.get_running_loop().call_later(renew_seconds, begin)  # no task where the first try succeeds
+    try:
+        yield
+    finally:
+        timer.cancel()
+        for task in renewing:
+            task.cancel()
+            await asyncio.wait({task})
+
+
 async def _caught(agent: Agent, brief: AgentBrief) -> Ran:
     try:
         return Returned(await agent.run(brief))
@@ -105,10 +128,12 @@ def _raised(error: BaseException, *, retryable: bool = False) -> Raised:
     return Raised(keepable(FailureCode.AGENT_ERROR, f"{type(error).__name__}: {told}", retryable=retryable))
 
 
-async def _renew_until_lost(renew: Renew, renew_seconds: float) -> None:
+async def _renew_until_lost(renew: Renew, renew_seconds: float, *, first_seconds: float | None = None) -> None:
     """Return once the step is not ours any more. A board that does not answer is no such sign."""
+    pause = renew_seconds if first_seconds is None else first_seconds
     while True:
-        await asyncio.sleep(renew_seconds)
+        await asyncio.sleep(pause)
+        pause = renew_seconds
         try:
             if not await renew():
                 return

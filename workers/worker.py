@@ -266,7 +266,8 @@ class Worker:
         if result is None and hold.made_with is not None:
             labels[MADE_WITH_LABEL] = hold.made_with.to_json().decode()
         puts = accepting.puts_of(hold.step_id, record, result)
-        written = await recording.record(self._board, hold, puts, labels, dead=event == "step_failed")
+        async with running.kept(lambda: self._renew(hold), self._lease_ms / 3000):
+            written = await recording.record(self._board, hold, puts, labels, dead=event == "step_failed")
         if written is None:
             return None
         log.info(event, request=hold.request_id, step=hold.step_id, attempt=hold.record.attempt, **details)

@@ -20,6 +20,8 @@ from schemas.results import AgentResult, Failure, FailureCode, Termination
 from workers.accepting import keepable
 from workers.agents.agent import Agent, AgentBrief
 
+AGENT_TASK = "agent "
+"""What the name of a task begins with in which an agent runs; the agent's name follows."""
 _LET_GO_SECONDS = 2.0
 
 log = structlog.get_logger()
@@ -60,7 +62,7 @@ async def run_agent(agent: Agent, brief: AgentBrief, *, renew: Renew, renew_seco
     `renew` prolongs the lease and says whether the step is still ours; it is called every `renew_seconds`. `interrupt` is
     set when the process has no time left.
     """
-    run = asyncio.create_task(_caught(agent, brief), name=f"agent {agent.name}")
+    run = asyncio.create_task(_caught(agent, brief), name=f"{AGENT_TASK}{agent.name}")
     renewing = asyncio.create_task(_renew_until_lost(renew, renew_seconds), name="lease")
     interrupted = asyncio.create_task(interrupt.wait(), name="interrupt")
     try:

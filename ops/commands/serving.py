@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ops.settings import Settings
+from ops.watchdog import watched_loop
 from ops.wiring import connected, team_of
 from orchestrator.orchestrator import Orchestrator
 from workers.worker import Worker
@@ -18,7 +19,7 @@ async def serve_orchestrator(settings: Settings) -> None:
     async with connected(settings, "orchestrator") as (board, broker):
         orchestrator = Orchestrator(board, broker, sweep_seconds=settings.sweep_seconds, retention_seconds=settings.retention_seconds)
         stop = asyncio.Event()
-        with _on_signals(stop, hurry=lambda: None):
+        with watched_loop(), _on_signals(stop, hurry=lambda: None):
             await orchestrator.run(stop=stop)
 
 
@@ -40,7 +41,7 @@ async def serve_worker(settings: Settings) -> None:
             grace_seconds=settings.grace_seconds,
         )
         stop = asyncio.Event()
-        with _on_signals(stop, hurry=worker.hand_back):
+        with watched_loop(), _on_signals(stop, hurry=worker.hand_back):
             await worker.run(stop=stop)
 
 

@@ -68,7 +68,7 @@ class BlackBox:
         if inspect.iscoroutinefunction(function):
             returned = await function(brief)
         else:
-            returned = await in_thread(lambda: function(brief))
+            returned = await in_thread(lambda: function(brief), f"agent {self.name}")
             if inspect.isawaitable(returned):
                 returned = await returned
         if isinstance(returned, str):

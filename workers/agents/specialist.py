@@ -105,7 +105,7 @@ class Specialist:
         if _LOOP not in sys.modules:
             # The model library takes seconds to import: producers, orchestrators and black boxes never need it, and leases are
             # renewed while a worker's first specialist waits for it.
-            await in_thread(lambda: importlib.import_module(_LOOP))
+            await in_thread(lambda: importlib.import_module(_LOOP), "import of the model library")
         from workers.agents.loop import run_loop
 
         allowed = self.by_name if brief.step.tools is None else {name: self.by_name[name] for name in brief.step.tools}

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any, TypeVar, get_type_hints
 
 import orjson
+import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from schemas.codec import Json, digest, encode
@@ -35,6 +36,8 @@ CONTRADICTION_TOOL = "report_contradiction"
 
 LEFTOVER_SECONDS = 1.0
 """How long a cancelled call may take to clean up before its caller goes on without it."""
+
+log = structlog.get_logger()
 
 
 def utc_now() -> datetime:
@@ -165,7 +168,7 @@ class Tool:
             try:
                 if inspect.iscoroutinefunction(self.function):
                     return await self.function(*positional, **given)
-                returned = await in_thread(lambda: self.function(*positional, **given))
+                returned = await in_thread(lambda: self.function(*positional, **given), f"tool {self.name}")
                 return await returned if inspect.isawaitable(returned) else returned
             except asyncio.CancelledError:
                 raise
@@ -214,18 +217,20 @@ def tool(function: Callable[..., Any], *, name: str | None = None, description: 
     return Tool(name or function.__name__, function, description, output)
 
 
-async def in_thread(function: Callable[[], Result]) -> Result:
-    """Run a blocking function in a daemon thread of its own, in the caller's context.
+async def in_thread(function: Callable[[], Result], what: str) -> Result:
+    """Run a blocking function in a daemon thread of its own, in the caller's context; `what` names it for people.
 
-    A thread cannot be stopped: when the caller is cancelled, it is left behind, and being a daemon it keeps neither a pool's
-    place nor the process.
+    A thread cannot be stopped: when the caller is cancelled, it is left behind and told of, and being a daemon it keeps neither
+    a pool's place nor the process.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
     context = copy_context()
 
     def deliver(set_outcome: Callable[[Any], None], outcome: Any) -> None:
-        if not future.done():
+        if future.done():
+            log.warning("thread_ended_late", what=what)
+        else:
             set_outcome(outcome)
 
     def work() -> None:
@@ -238,8 +243,12 @@ async def in_thread(function: Callable[[], Result]) -> Result:
         if not loop.is_closed():
             loop.call_soon_threadsafe(deliver, set_outcome, outcome)
 
-    threading.Thread(target=work, name="briefline-blocking-call", daemon=True).start()
-    return await future
+    threading.Thread(target=work, name=f"briefline {what}", daemon=True).start()
+    try:
+        return await future
+    except asyncio.CancelledError:
+        log.warning("thread_left_behind", what=what)
+        raise
 
 
 def _carried(error: BaseException) -> Exception:

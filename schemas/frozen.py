@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
+import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
-from schemas.errors import InvalidValue, Unreadable
+from schemas.errors import InvalidValue, Unreadable, UnsupportedVersion
 from schemas.limits import MAX_NAME_LENGTH
 
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=MAX_NAME_LENGTH)]
@@ -36,8 +37,30 @@ Scalar: TypeAlias = Annotated[
 """A JSON scalar that keeps its type: `True` stays a boolean, `1999` an integer."""
 
 
+SCHEMA_MAJOR = 1
+"""What this code reads. Records of major 1 do not say so; those of any other must, in `schema_version`."""
+_VERSION_KEY = "schema_version"
+_VERSION_MARK = b'"schema_version"'
+
+
+def refuse_other_major(version: object, what: str) -> None:
+    """Refuse what says that it is of another major version.
+
+    Raises:
+        UnsupportedVersion: naming both.
+    """
+    named = str(version)
+    if named.partition(".")[0] != str(SCHEMA_MAJOR):
+        raise UnsupportedVersion(
+            f"{what} (schema version {named[:20]}) is of another major version than {SCHEMA_MAJOR}.0, which is what is read here"
+        )
+
+
 class Frozen(BaseModel):
-    """A value that never changes. Unknown fields are ignored, so that a newer minor version can be read."""
+    """A value that never changes. Unknown fields are ignored, so that a newer minor version can be read.
+
+    A newer major version is refused: its `schema_version` may say that known fields mean something else.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -58,11 +81,23 @@ class Frozen(BaseModel):
 
         Raises:
             Unreadable: with the path of the first bad value.
+            UnsupportedVersion: of another major schema version.
         """
+        if _VERSION_MARK in data:  # rare: the words stand in no record of ours, and perhaps in a text
+            _refuse_by_mark(cls.__name__, data)
         try:
             return cls.__pydantic_validator__.validate_json(data)  # type: ignore[no-any-return]
         except ValidationError as error:
             raise Unreadable(f"{cls.__name__}: {first_problem(error)}") from error
+
+
+def _refuse_by_mark(name: str, data: bytes) -> None:
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        return  # which reading it will say better
+    if isinstance(value, dict) and _VERSION_KEY in value:
+        refuse_other_major(value[_VERSION_KEY], name)
 
 
 FrozenModel = TypeVar("FrozenModel", bound=Frozen)

@@ -15,13 +15,12 @@ from pydantic import AwareDatetime, ValidationError
 
 from schemas import codec
 from schemas.errors import InvalidValue, Unreadable, UnsupportedVersion
-from schemas.frozen import Frozen, first_problem
+from schemas.frozen import Frozen, first_problem, refuse_other_major
 from schemas.limits import MAX_MESSAGE_BYTES, within
 from schemas.requests import StepRecord, StepState
 
 SCHEMA_VERSION = "1.0"
 CONTENT_TYPE = "application/cloudevents+json"
-_MAJOR = 1
 SCHEMA_URI = "urn:briefline:schema:agent-message:1"
 """Names the schema of a message's `data`."""
 
@@ -173,9 +172,7 @@ def from_wire(body: bytes) -> AgentMessage:
         named = repr(event.get("type"))[:100]
         raise UnsupportedVersion(f"this version knows no message of type {named}; it reads {', '.join(_FROM_WIRE)}")
     data = event["data"]
-    version = str(data.get("schema_version", SCHEMA_VERSION))
-    if version.partition(".")[0] != str(_MAJOR):
-        raise UnsupportedVersion(f"schema version {version[:20]} is of another major version than {SCHEMA_VERSION}")
+    refuse_other_major(data.get("schema_version", SCHEMA_VERSION), "the message")
     try:
         return AgentMessage.model_validate(
             {**data, "id": event.get("id"), "type": kind, "created_at": event.get("time"), "trace": event.get("traceparent")}

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from schemas.errors import InvalidValue, Unreadable
+from schemas.errors import InvalidValue, Unreadable, UnsupportedVersion
 from schemas.frozen import Frozen, Name, Scalar, first_problem, validated
+from schemas.requests import StepRecord, StepState
+from schemas.results import Failure
 
 
 class Holder(Frozen):
@@ -136,3 +138,21 @@ def test_a_complaint_stays_a_line_however_long_the_key_is() -> None:
     with pytest.raises(Unreadable) as refused:
         Map.from_json(b'{"counts":{"' + b"k" * 200_000 + b'":"x"}}')
     assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("version", ['"2.0"', '"2"', "2", "null", '"next"'])
+def test_a_record_that_says_it_is_of_another_major_version_is_refused_and_not_misread(version: str) -> None:  # F63
+    data = b'{"schema_version": %s, "state": "PENDING", "agent": "iot"}' % version.encode()
+    with pytest.raises(UnsupportedVersion, match=r"StepRecord .* another major version than 1\.0"):
+        StepRecord.from_json(data)
+
+
+@pytest.mark.parametrize("version", ['"1.0"', '"1.7"', "1"])
+def test_a_record_of_a_later_minor_version_is_read_without_what_is_new_in_it(version: str) -> None:
+    data = b'{"schema_version": %s, "state": "PENDING", "agent": "iot", "priority": {"of": 7}}' % version.encode()
+    assert StepRecord.from_json(data) == StepRecord(state=StepState.PENDING, agent="iot")
+
+
+def test_a_text_that_speaks_of_schema_versions_is_no_mark() -> None:
+    said = Failure(code="X", description='{"schema_version": "9.0"} and "schema_version"')
+    assert Failure.from_json(said.to_json()) == said

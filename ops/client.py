@@ -1,4 +1,4 @@
-"""The client: what a person or a program does with requests: submit, wait, show, cancel, replay, drop, list.
+"""The client: what a person or a program does with requests: submit, cancel, replay, drop, and all that a reader can.
 
 The same calls serve the command line (on servers) and the embedded runtime (in memory).
 """
@@ -6,59 +6,35 @@ The same calls serve the command line (on servers) and the embedded runtime (in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 
-import structlog
-
-from ops.dead_letters import DeadLetter, letter_fields, letter_of
-from ops.following import LOOK_SECONDS, events_of, gone
+from ops.following import LOOK_SECONDS, events_of
 from ops.producer import Accepted, submit
-from ops.records import damaged
-from ops.reporting import Report, report
+from ops.reading import Reader
 from orchestrator.judging import ORCHESTRATOR
 from schemas import fields
-from schemas.blackboard import Blackboard, DeadEntry, Event, Snapshot, fold
+from schemas.blackboard import Blackboard, Event
 from schemas.broker import COMMANDS, Broker
-from schemas.errors import NotFound, OutcomeUnknown, Refused, Unavailable, Undeliverable, Unreadable
+from schemas.errors import OutcomeUnknown, Refused, Unavailable, Undeliverable
 from schemas.messages import MessageType, message
-from schemas.requests import RequestRecord, RequestStatus, StatusRecord, StepRecord, StepState
+from schemas.requests import RequestStatus, StepState
 from workers.team import Team
 
 SENDS = 3
 ANSWER_SECONDS = 10.0
 """How long one sending of a command waits for its effect before the command is sent again."""
-INDEX_LIMIT = 100_000
-"""How many entries of the index of dead letters are looked at, the newest first."""
-INDEX_BATCH = 200
-
-log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One request in a list."""
-
-    request_id: str
-    team: str
-    status: RequestStatus
-    text: str
-    opened_at_ms: int
-    now_ms: int
-
-
-class Client:
+class Client(Reader):
     """Everything a user does with requests of one tenant."""
 
     def __init__(
         self, board: Blackboard, broker: Broker, *, tenant: str = "default", name: str = "client", look_seconds: float = LOOK_SECONDS
     ) -> None:
-        self._board = board
+        super().__init__(board, tenant=tenant, look_seconds=look_seconds)
         self._broker = broker
-        self._tenant = tenant
         self._name = name
-        self._look_seconds = look_seconds
 
     async def submit(
         self,
@@ -82,144 +58,6 @@ class Client:
             deadline_seconds=deadline_seconds,
             trace=trace,
         )
-
-    async def status(self, request_id: str) -> RequestStatus:
-        """Return a request's status.
-
-        Raises:
-            NotFound: the board has no such request.
-        """
-        return _status(await self._board.read(request_id, (fields.STATUS,)))
-
-    async def wait(self, request_id: str) -> RequestStatus:
-        """Return the status once the request is over. Bound it with `asyncio.timeout`.
-
-        Raises:
-            NotFound: the board has no such request, or no longer has it.
-        """
-        seen = False
-        while True:
-            snapshot = await self._board.read(request_id, (fields.STATUS,))
-            if seen and not snapshot.position:
-                raise gone(request_id)
-            status, seen = _status(snapshot), True
-            if status.over:
-                return status
-            async with aclosing(events_of(self._board, request_id, snapshot.position, look_seconds=self._look_seconds)) as events:
-                async for event in events:
-                    if fields.STATUS in event.put:
-                        status = StatusRecord.from_json(event.put[fields.STATUS][1]).status
-                        if status.over:
-                            return status
-
-    async def follow(self, request_id: str, team: Team | None = None) -> AsyncIterator[Report]:
-        """Yield a report now and after each event, until the request is over.
-
-        Raises:
-            NotFound: the board has no such request, or no longer has it.
-        """
-        seen = False
-        while True:
-            events = await self._board.events(request_id)
-            if seen and not events:
-                raise gone(request_id)
-            current, seen = report(request_id, events, team), True
-            yield current
-            if current.status.over:
-                return
-            async with aclosing(events_of(self._board, request_id, events[-1].position, look_seconds=self._look_seconds)) as more:
-                async for event in more:
-                    events.append(event)
-                    current = report(request_id, events, team)
-                    yield current
-                    if current.status.over:
-                        return
-
-    async def show(self, request_id: str, team: Team | None = None) -> Report:
-        """Return everything that can be said of a request; with its team's code, briefs too.
-
-        Raises:
-            NotFound: the board has no such request.
-        """
-        return report(request_id, await self._board.events(request_id), team)
-
-    async def damaged(self, request_id: str) -> dict[str, str]:
-        """Return the fields of a request that are not as its events say, or that cannot be read, each with the reason.
-
-        It is empty as long as only Briefline has written there.
-        """
-        folded = fold(await self._board.events(request_id))
-        snapshot = await self._board.read(request_id, tuple(folded))
-        later = fold(await self._board.events(request_id))  # what was written meanwhile is no damage
-        expected = {name: stored for name, stored in later.items() if folded.get(name) == stored}
-        return damaged({name: snapshot.fields[name] for name in expected if name in snapshot.fields}, expected)
-
-    async def events(self, request_id: str) -> list[Event]:
-        """Return a request's events, oldest first."""
-        return await self._board.events(request_id)
-
-    async def recent(self, *, limit: int = 50, status: RequestStatus | None = None) -> list[Listed]:
-        """Return the tenant's newest requests that the board still has, newest first."""
-        ids = await self._board.recent(self._tenant, limit)
-        names = (fields.REQUEST, fields.STATUS)
-        snapshots = await asyncio.gather(*(self._board.read(each, names) for each in ids))
-        listed = [_listed(snapshot) for snapshot in snapshots if snapshot.position]
-        return [each for each in listed if each is not None and status in (None, each.status)]
-
-    async def dead(
-        self,
-        *,
-        request_id: str | None = None,
-        step_id: str | None = None,
-        agent: str | None = None,
-        reason: str | None = None,
-        limit: int = 1000,
-    ) -> list[DeadLetter]:
-        """Return up to `limit` dead letters that fit, newest first; each is checked against the board.
-
-        One whose request cannot be read is logged and left out: it keeps nobody from the others.
-        """
-        entries = [
-            entry
-            for entry in await self._board.dead_list(INDEX_LIMIT)
-            if request_id in (None, entry.request_id) and step_id in (None, entry.step_id)
-        ]
-        found: list[DeadLetter] = []
-        for start in range(0, len(entries), INDEX_BATCH):
-            letters = await asyncio.gather(*map(self._letter, entries[start : start + INDEX_BATCH]))
-            found += [each for each in letters if each and agent in (None, each.record.agent) and reason in (None, each.reason)]
-            if len(found) >= limit:
-                break
-        return found[:limit]
-
-    async def dead_letter(self, request_id: str, step_id: str) -> DeadLetter:
-        """Return one dead letter, whatever the index says.
-
-        Raises:
-            NotFound: the board has no such request or step.
-            Refused: the step is no dead letter: it is not FAILED, was dropped, or its request was cancelled.
-        """
-        try:
-            record = await self._step(request_id, step_id)
-        except NotFound as error:
-            raise NotFound(f"no dead letter of step {step_id!r}: {error}") from error
-        letter = await self._letter(DeadEntry(request_id, step_id, record.epoch))
-        if letter is None:
-            raise Refused(f"step {step_id!r} is {record.state} in epoch {record.epoch}, so it is no dead letter", path="step")
-        if letter.request_status is RequestStatus.CANCELLED:
-            raise Refused("the request was cancelled, for good, so its steps are no dead letters", path="request")
-        dropped = {"event": "dead_letter_dropped", "step": step_id, "epoch": str(record.epoch)}
-        for event in await self._board.events(request_id):
-            if dropped.items() <= event.labels.items():
-                raise Refused(f"the dead letter of step {step_id!r} was dropped: {event.labels.get('reason', '')}", path="step")
-        return letter
-
-    async def _letter(self, entry: DeadEntry) -> DeadLetter | None:
-        try:
-            return letter_of(entry, await self._board.read(entry.request_id, letter_fields(entry.step_id)))
-        except Unreadable as error:
-            log.warning("dead_letter_unreadable", request=entry.request_id, step=entry.step_id, reason=str(error))
-            return None
 
     async def cancel(self, request_id: str, reason: str = "") -> RequestStatus:
         """End a request now, for good, and return its status, when the board shows it.
@@ -265,14 +103,6 @@ class Client:
             raise Refused(f"step {step_id!r} is {record.state}, so it is no dead letter")
         await self._command(MessageType.DROP, request_id, step_id=step_id, epoch=record.epoch, content=reason)
 
-    async def _step(self, request_id: str, step_id: str) -> StepRecord:
-        snapshot = await self._board.read(request_id, (fields.STATUS, fields.step(step_id)))
-        _status(snapshot)
-        value = snapshot.value(fields.step(step_id))
-        if value is None:
-            raise NotFound(f"request {request_id} has no step {step_id!r}", path="step")
-        return StepRecord.from_json(value)
-
     async def _command(self, kind: MessageType, request_id: str, *, step_id: str | None = None, epoch: int = 0, content: str = "") -> None:
         """Send a command until the board shows its effect, or its refusal; each sending is a new message.
 
@@ -305,21 +135,3 @@ class Client:
                 if event.cause in sent:
                     return event
         raise OutcomeUnknown(f"the board was set back, and the events of {request_id} with it")
-
-
-def _status(snapshot: Snapshot) -> RequestStatus:
-    value = snapshot.value(fields.STATUS)
-    if value is None:
-        raise NotFound(f"the board has no request {snapshot.request_id!r}: never opened, or past its retention", path="request")
-    return StatusRecord.from_json(value).status
-
-
-def _listed(snapshot: Snapshot) -> Listed | None:
-    """A request as it is listed; one that cannot be read is logged and left out: it keeps nobody from the others."""
-    try:
-        stored = snapshot.fields[fields.REQUEST]
-        record = RequestRecord.from_json(stored.value)
-        return Listed(record.id, record.team, _status(snapshot), record.text, stored.at_ms, snapshot.now_ms)
-    except (Unreadable, NotFound, KeyError) as error:
-        log.warning("request_unreadable", request=snapshot.request_id, reason=str(error))
-        return None

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ops import rendering
-from ops.client import INDEX_LIMIT, Client
+from ops.client import Client
 from ops.commands.exits import DONE, REFUSED, UNREACHABLE, print_json
 from ops.commands.requests import team_at_hand
 from ops.dead_letters import DeadLetter, rehearse
+from ops.reading import INDEX_LIMIT, Reader
 from ops.settings import Settings
-from ops.wiring import connected
+from ops.wiring import board_of, connected
 from schemas.codec import Json
 from schemas.errors import Refused, Unavailable, Unreadable
 from schemas.requests import RequestStatus
@@ -23,8 +24,8 @@ async def list_dead(
     settings: Settings, *, request: str | None, step: str | None, agent: str | None, reason: str | None, limit: int, as_json: bool
 ) -> int:
     """List the dead letters that fit."""
-    async with connected(settings) as (board, broker):
-        client = Client(board, broker, tenant=settings.tenant)
+    async with board_of(settings) as board:
+        client = Reader(board, tenant=settings.tenant)
         letters = await client.dead(request_id=request, step_id=step, agent=agent, reason=reason, limit=limit)
     if as_json:
         print_json([letter_json(each) for each in letters])
@@ -35,8 +36,8 @@ async def list_dead(
 
 async def show_dead(settings: Settings, request: str, step: str, *, as_json: bool) -> int:
     """Show one dead letter whole."""
-    async with connected(settings) as (board, broker):
-        found = await Client(board, broker, tenant=settings.tenant).dead_letter(request, step)
+    async with board_of(settings) as board:
+        found = await Reader(board, tenant=settings.tenant).dead_letter(request, step)
     if as_json:
         print_json(letter_json(found))
     else:

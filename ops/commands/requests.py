@@ -10,9 +10,10 @@ from rich.live import Live
 from ops import rendering
 from ops.client import Client
 from ops.commands.exits import DONE, exit_of, print_exactly, print_json
+from ops.reading import Reader
 from ops.reporting import Report, brief_report
 from ops.settings import Settings
-from ops.wiring import connected, team_of
+from ops.wiring import board_of, connected, team_of
 from schemas.errors import InvalidTeam, NotFound
 from schemas.requests import RequestStatus
 from workers.team import Team, shipped_teams
@@ -69,8 +70,8 @@ async def follow(client: Client, request_id: str, team: Team, *, live: bool) -> 
 
 async def list_requests(settings: Settings, *, status: RequestStatus | None, limit: int, as_json: bool) -> int:
     """List the tenant's recent requests."""
-    async with connected(settings) as (board, broker):
-        listed = await Client(board, broker, tenant=settings.tenant).recent(limit=limit, status=status)
+    async with board_of(settings) as board:
+        listed = await Reader(board, tenant=settings.tenant).recent(limit=limit, status=status)
     if as_json:
         print_json(
             [
@@ -94,8 +95,8 @@ async def show(settings: Settings, request_id: str, *, brief: str | None, team_n
 
     It is told from the request's events. A field that does not say the same is named on standard error.
     """
-    async with connected(settings) as (board, broker):
-        client = Client(board, broker, tenant=settings.tenant)
+    async with board_of(settings) as board:
+        client = Reader(board, tenant=settings.tenant)
         damaged = await client.damaged(request_id)
         for name, why in damaged.items():
             print(f"field {name!r} is damaged: {why}", file=sys.stderr)

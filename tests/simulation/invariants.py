@@ -21,7 +21,7 @@ from schemas.requests import (
 )
 from schemas.results import FailureCode
 from tests.simulation.agents import GOOD, NONCE
-from tests.simulation.ledger import AgentRun
+from tests.simulation.ledger import AgentRun, Told
 from tests.simulation.states import State
 
 if TYPE_CHECKING:
@@ -292,14 +292,16 @@ def _told_the_truth(world: World) -> None:
             world.ledger.broken(1, f"a cancel was confirmed, and the request is {state.status.status}")
         elif what == "replay" and told.outcome == "done" and state.steps[details[0]].epoch <= int(details[1]):
             world.ledger.broken(13, f"{told.what} was confirmed, and the step is in epoch {state.steps[details[0]].epoch}")
-        elif what in ("cancel", "replay") and told.outcome in ("refused", "unknown"):
-            effects = [event for event in world.events(told.request_id) if event.cause in told.bells and fields.STATUS in event.put]
-            if effects:
-                world.happened[f"{what}_told_{told.outcome}_though_done"] += 1
+        elif what in ("cancel", "replay") and told.outcome == "refused" and _took_effect(world, told):
+            world.ledger.broken(13, f"{told.what} was done, and its user was told that it is refused: {told.detail}")
     openings = Counter(told.request_id for told in world.ledger.told if told.outcome == "new")
     for request, count in openings.items():
         if count > 1:
             world.ledger.broken(9, f"{request} was told to be new {count} times")
+
+
+def _took_effect(world: World, told: Told) -> bool:
+    return any(event.cause in told.bells and fields.STATUS in event.put for event in world.events(told.request_id))
 
 
 def _nothing_left(world: World) -> None:

@@ -34,10 +34,10 @@ from orchestrator.views import StepView, View
 from schemas import fields
 from schemas.blackboard import Blackboard, Due, Outcome, Write, Written
 from schemas.broker import Address, Delivery
-from schemas.messages import AgentMessage
+from schemas.messages import AgentMessage, MessageType
 from schemas.requests import StepRecord, StepState
 from tests.simulation.ports import SimulatedBoard, SimulatedBroker
-from tests.simulation.processes import Life
+from tests.simulation.processes import TASK, Life
 from tests.simulation.runs import simulate
 from tests.simulation.worlds import Wanted
 from workers import accepting, claiming, recording
@@ -46,6 +46,7 @@ from workers.recording import Hold
 from workers.worker import Worker
 
 ORDINARY = Wanted()
+REPLAYS = Wanted(replays=True)
 
 
 @dataclass(frozen=True)
@@ -427,7 +428,17 @@ def _replay_changed(change: Callable[[Change], Change]) -> Any:
 
 
 def replay_without_a_mark() -> Any:
-    return _replay_changed(lambda change: dataclasses.replace(change, enter_first=False))
+    """Neither before the write nor after it."""
+    original = SimulatedBoard.enter
+
+    async def mutated(self: SimulatedBoard, member: str, delay_ms: int) -> None:
+        bell = TASK.get(None)
+        if bell is None or bell.type is not MessageType.REPLAY:
+            await original(self, member, delay_ms)
+
+    return _all(
+        _replay_changed(lambda change: dataclasses.replace(change, enter_first=False)), patch.object(SimulatedBoard, "enter", mutated)
+    )
 
 
 def replay_that_leaves_the_expiry() -> Any:
@@ -485,7 +496,7 @@ MUTATIONS = (
     Mutation("unsigned_results_are_kept", unsigned_results_are_kept),
     Mutation("new_operation_id_on_each_resend", new_operation_id_on_each_resend),
     Mutation("count_only_versions", count_only_versions, seeds=1500, wanted=Wanted(set_back=True)),
-    Mutation("look_that_settles_what_it_did_not_see", look_that_settles_what_it_did_not_see, seeds=1000),
+    Mutation("look_that_settles_what_it_did_not_see", look_that_settles_what_it_did_not_see, seeds=1500, wanted=REPLAYS),
     Mutation(
         "opened_before_it_is_in_the_index",
         opened_before_it_is_in_the_index,
@@ -505,7 +516,7 @@ MUTATIONS = (
     Mutation("taken_over_while_an_input_is_open", taken_over_while_an_input_is_open, seeds=1500),
     Mutation("late_taken_for_a_violation", late_taken_for_a_violation, seeds=1000),
     Mutation("notice_fails_a_healthy_step", notice_fails_a_healthy_step, seeds=1000),
-    Mutation("replay_without_a_mark", replay_without_a_mark, seeds=1000),
+    Mutation("replay_without_a_mark", replay_without_a_mark, wanted=REPLAYS),
     Mutation("replay_that_leaves_the_expiry", replay_that_leaves_the_expiry),
     Mutation("replay_in_the_same_epoch", replay_in_the_same_epoch),
     Mutation("replay_of_more_than_was_asked", replay_of_more_than_was_asked),

@@ -9,7 +9,7 @@ from tests.simulation.runs import simulate
 
 SLOW = {
     *("claim_without_status", "claim_without_inputs", "count_only_versions", "look_that_settles_what_it_did_not_see"),
-    *("taken_over_while_an_input_is_open", "replay_without_a_mark", "notice_fails_a_healthy_step", "end_expects_status_alone"),
+    *("taken_over_while_an_input_is_open", "notice_fails_a_healthy_step", "end_expects_status_alone"),
     *("claim_of_a_held_step",),
 }
 """Found after hundreds of seeds: left to the command."""

@@ -77,6 +77,11 @@ def test_invariants_hold_when_the_board_loses_its_last_second(first: int) -> Non
     assert sum(run.happened["writes_lost"] for run in runs) > 0
 
 
+@pytest.mark.parametrize("first", range(0, SET_BACK_SEEDS, AT_A_TIME))
+def test_invariants_hold_when_everything_that_failed_is_replayed_again_and_again(first: int) -> None:
+    kept(*(simulate(seed, Wanted(replays=True)) for seed in range(first, first + AT_A_TIME)))
+
+
 def test_where_nothing_breaks_nothing_is_late_or_repeated() -> None:
     runs = [simulate(seed, Wanted(calm=True)) for seed in range(CALM_SEEDS)]
     kept(*runs)

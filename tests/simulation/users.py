@@ -94,6 +94,8 @@ class Operator:
         self._looks = random.randint(2, 8)
         self._replays = dict.fromkeys(self._requests, random.choice((0, 1, 2, 3)))
         self._drops = random.random() < 0.2
+        if world.wanted.replays:
+            self._looks, self._replays, self._cancel = 15, dict.fromkeys(self._requests, 10), {}
 
     @property
     def done(self) -> bool:
@@ -109,7 +111,7 @@ class Operator:
                 if life.random.random() < 0.4:
                     await self._end_of_one(client, life)
                 else:
-                    await asyncio.sleep(life.random.uniform(1, 12))
+                    await asyncio.sleep(life.random.uniform(1, 60 if self._world.wanted.replays else 12))
                 await self._act(client, life)
             except Unavailable:
                 continue
@@ -165,7 +167,7 @@ async def _both(*calls: Awaitable[object]) -> list[object]:
     """Wait for all; a refusal of one of them is no error where the other was first."""
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    for error in errors:
+    for error in sorted(errors, key=lambda error: isinstance(error, Refused)):  # what may still have been done comes first
         if len(errors) == len(outcomes) or not isinstance(error, BrieflineError):
             raise error
     return [str(outcome) for outcome in outcomes]

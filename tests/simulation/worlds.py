@@ -46,6 +46,8 @@ class Wanted:
     """Whether the board loses its last second, once or twice."""
     calm: bool = False
     """No faults at all."""
+    replays: bool = False
+    """Whether deadlines are short and everything that failed is replayed again and again, at once or much later."""
 
 
 @dataclass
@@ -98,7 +100,7 @@ class World:
         self.keys = [f"key-{self.seed}-{number}" for number in range(draw.choice((1, 1, 1, 2, 3)))]
         wishes: list[Wish] = []
         for key in self.keys:
-            deadline = draw.uniform(5, 60) if draw.random() < 0.15 else 3000.0
+            deadline = draw.uniform(5, 60) if draw.random() < (0.8 if self.wanted.replays else 0.15) else 3000.0
             wish = Wish(draw.uniform(0, 10), key, f"Request {key}", team_of(self._agents.run, steps_of(draw)), deadline)
             wish.gives_up = draw.random() < 0.4
             wishes.append(wish)

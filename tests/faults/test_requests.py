@@ -123,6 +123,7 @@ async def test_a_step_that_fails_after_its_dead_letter_queue_was_deleted_is_list
         gate.opened.set()
         await runtime.wait(accepted.request_id)
         assert [(letter.step_id, letter.reason) for letter in await runtime.dead()] == [("a", "NO_STOCK")]
+        await system.broker.was_published(lambda bell: bell.recipient == "people", times=2)  # once in vain, once declared anew
         await system.look.has(dead_queue("hand"), 1)
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ops.blackboard.redis import RedisBlackboard
 from ops.broker.rabbitmq import RabbitMQBroker
+from ops.crash_points import CrashingBlackboard, CrashingBroker, crash_points
 from ops.settings import Settings
+from schemas.blackboard import Blackboard
+from schemas.broker import Broker
 from schemas.errors import InvalidSettings
 from workers.agents.models import OpenAICompatible
 from workers.team import Team, load_team
@@ -26,7 +30,7 @@ def board_of(settings: Settings) -> RedisBlackboard:
     )
 
 
-def broker_of(settings: Settings, instance: str = "briefline") -> RabbitMQBroker:
+def broker_of(settings: Settings, instance: str = "client") -> RabbitMQBroker:
     """Return the broker of the settings, to be entered with `async with`; `instance` names the process in RabbitMQ's lists."""
     return RabbitMQBroker(
         settings.rabbitmq_url,
@@ -37,15 +41,20 @@ def broker_of(settings: Settings, instance: str = "briefline") -> RabbitMQBroker
 
 
 @asynccontextmanager
-async def connected(settings: Settings, instance: str = "briefline") -> AsyncIterator[tuple[RedisBlackboard, RabbitMQBroker]]:
-    """Connect blackboard and broker as the settings say.
+async def connected(settings: Settings, role: str = "client") -> AsyncIterator[tuple[Blackboard, Broker]]:
+    """Connect blackboard and broker as the settings say. `role` names the process: client, orchestrator or worker.
 
     Raises:
         Unavailable: Redis is not there.
         UnsafeServer: Redis could drop state.
+        InvalidSettings: the environment asks for a crash at a point that is none.
     """
-    async with board_of(settings) as board, broker_of(settings, instance) as broker:
-        yield board, broker
+    points = crash_points(role, os.environ)
+    async with board_of(settings) as board, broker_of(settings, role) as broker:
+        if points is None:
+            yield board, broker
+        else:
+            yield CrashingBlackboard(board, points), CrashingBroker(broker, points)
 
 
 def team_of(settings: Settings, name: str | None = None) -> Team:

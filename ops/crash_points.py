@@ -112,6 +112,10 @@ class CrashingBlackboard:
         """See the port."""
         return await self._board.events(request_id, after)
 
+    def watch_field(self, request_id: str, name: str) -> AsyncGenerator[Snapshot, None]:
+        """See `Blackboard.watch_field`."""
+        return self._board.watch_field(request_id, name)
+
     def watch(self, request_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """See the port."""
         return self._board.watch(request_id, after)

@@ -58,25 +58,20 @@ class Reader:
         return _status(await self._board.read(request_id, (fields.STATUS,)))
 
     async def wait(self, request_id: str) -> RequestStatus:
-        """Return the status once the request is over. Bound it with `asyncio.timeout`.
+        """Return the status once the request is over; nothing is polled. Bound it with `asyncio.timeout`.
 
         Raises:
             NotFound: the board has no such request, or no longer has it.
         """
         seen = False
-        while True:
-            snapshot = await self._board.read(request_id, (fields.STATUS,))
-            if seen and not snapshot.position:
-                raise gone(request_id)
-            status, seen = _status(snapshot), True
-            if status.over:
-                return status
-            async with aclosing(events_of(self._board, request_id, snapshot.position, look_seconds=self._look_seconds)) as events:
-                async for event in events:
-                    if fields.STATUS in event.put:
-                        status = StatusRecord.from_json(event.put[fields.STATUS][1]).status
-                        if status.over:
-                            return status
+        async with aclosing(self._board.watch_field(request_id, fields.STATUS)) as snapshots:
+            async for snapshot in snapshots:
+                if seen and not snapshot.position:
+                    raise gone(request_id)
+                status, seen = _status(snapshot), True
+                if status.over:
+                    return status
+        raise AssertionError("a watch has no end of its own")
 
     async def follow(self, request_id: str, team: Team | None = None) -> AsyncIterator[Report]:
         """Yield a report now and after each event, until the request is over.

@@ -209,6 +209,12 @@ local function set_expiry(keys, write, before)
   end
 end
 
+-- What listeners are told: the position, and which fields were put (a star where they are many), after a NUL each.
+local function hint(position, names)
+  if #names > 4 then return position .. '\0*' end
+  return #names == 0 and position or position .. '\0' .. table.concat(names, '\0')
+end
+
 local function store(keys, named, write, metas)
   local position = whole(tonumber(redis.call('HGET', keys[META], COUNTER) or 0) + 1)
   local at, expiry = whole(write.now), redis.call('PEXPIRETIME', keys[META])
@@ -234,7 +240,7 @@ local function store(keys, named, write, metas)
     redis.call('HSET', keys[LEASES], write.lease_step, whole(write.now + write.lease_ms) .. ' ' .. write.lease_version)
   end
   set_expiry(keys, write, expiry)
-  redis.call('PUBLISH', named[EVENTS], position)
+  redis.call('PUBLISH', named[EVENTS], hint(position, write.put))
   return with(answer('written', keys, write.returning, write.now), tonumber(position), write.now, told)
 end
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType, TracebackType
 from typing import Self
 
 from ops.blackboard.checking import check, check_length, check_request_id, encodable, forbid, is_fenced, waits_for
 from ops.blackboard.memory_indexes import Arrivals, DueIndex
 from ops.blackboard.safety import Finding
+from ops.blackboard.waking import woken
 from schemas.blackboard import ABSENT, Conflict, DeadEntry, Due, Event, Held, Outcome, Snapshot, Stored, Write, Written, next_version
 from schemas.errors import NotPermitted
 from schemas.fields import STEP_PREFIX, check_owner, step
@@ -58,7 +60,7 @@ class MemoryBlackboard:
         self._due = DueIndex()
         self._dead: Arrivals[DeadEntry] = Arrivals()
         self._recent: dict[str, Arrivals[str]] = {}
-        self._watchers: dict[str, set[asyncio.Event]] = {}
+        self._watchers: dict[str, dict[asyncio.Event, str | None]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -110,8 +112,9 @@ class MemoryBlackboard:
         if request is _NOTHING:
             request = self._requests[request_id] = _Request()
         event = _store(request, write, now)
-        for wake in self._watchers.get(request_id, ()):
-            wake.set()
+        for wake, field in self._watchers.get(request_id, {}).items():
+            if field is None or field in write.put:
+                wake.set()
         versions = {name: version for name, (version, _) in event.put.items()}
         return Written(versions, event.position, now, _snapshot(request_id, request, write.returning, now))
 
@@ -132,18 +135,32 @@ class MemoryBlackboard:
 
     async def watch(self, request_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """See `Blackboard.watch`."""
-        wake = asyncio.Event()
-        watchers = self._watchers.setdefault(request_id, set())
-        watchers.add(wake)
-        try:
+        with self._woken(request_id, None) as wake:
             while True:
                 wake.clear()
                 for event in await self.events(request_id, after):
                     after = event.position
                     yield event
                 await wake.wait()
+
+    async def watch_field(self, request_id: str, name: str) -> AsyncGenerator[Snapshot, None]:
+        """See `Blackboard.watch_field`."""
+        with self._woken(request_id, name) as wake:
+            while True:
+                wake.clear()
+                yield await self.read(request_id, (name,))
+                await woken(wake)
+
+    @contextmanager
+    def _woken(self, request_id: str, name: str | None) -> Iterator[asyncio.Event]:
+        """An event that is set by each write of the request, or (with `name`) of that field."""
+        wake = asyncio.Event()
+        watchers = self._watchers.setdefault(request_id, {})
+        watchers[wake] = name
+        try:
+            yield wake
         finally:
-            watchers.discard(wake)
+            del watchers[wake]
             if not watchers and self._watchers.get(request_id) is watchers:
                 del self._watchers[request_id]
 

@@ -26,14 +26,15 @@ from ops.blackboard.pipelining import Argument, Pipe
 from ops.blackboard.refusals import translated
 from ops.blackboard.replies import event_of, outcome_of, snapshot_of, write_arguments
 from ops.blackboard.safety import Finding, findings, refuse_unsafe
+from ops.blackboard.waking import SAFETY_SECONDS, woken
 from ops.blackboard.watching import Hints
 from schemas.blackboard import DeadEntry, Due, Event, Outcome, Snapshot, Write
 from schemas.errors import InvalidValue, Unavailable
 
 EVENTS_PER_READ = 200
 RECENT_KEPT = 10_000
-SAFETY_SECONDS = 10.0
-"""How long a watcher trusts the silence before it reads anyway."""
+CONFIRMATION_SECONDS = 0.1
+"""How long a first look waits for its subscription to be confirmed."""
 
 
 class RedisBlackboard:
@@ -236,11 +237,22 @@ class RedisBlackboard:
                 except Unavailable:
                     if self._pipe.closed:
                         raise
+                await woken(wake)
+
+    async def watch_field(self, request_id: str, name: str) -> AsyncGenerator[Snapshot, None]:
+        """See `Blackboard.watch_field`. It outlasts an absence of the server."""
+        check_request_id(request_id)
+        async with self._hints.of(events_key(self._prefix, request_id), name) as wake:
+            # The first look comes after the subscription's confirmation (a wake of its own), so that none is needed before it.
+            await woken(wake, CONFIRMATION_SECONDS)
+            while True:
+                wake.clear()
                 try:
-                    async with asyncio.timeout(SAFETY_SECONDS):
-                        await wake.wait()
-                except TimeoutError:
-                    pass
+                    yield await self.read(request_id, (name,))
+                except Unavailable:
+                    if self._pipe.closed:
+                        raise
+                await woken(wake)
 
     async def enter(self, member: str, delay_ms: int) -> None:
         """See `Blackboard.enter`."""

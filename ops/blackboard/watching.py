@@ -20,6 +20,9 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 from ops.blackboard.connecting import take_connection
 from ops.blackboard.refusals import NO_LINE
 
+_ALL = [b"*"]
+"""What a hint names where every field may have changed."""
+
 
 class Hints:
     """Who waits for which channel, and the one connection that listens for all of them.
@@ -31,23 +34,26 @@ class Hints:
         self._pool = pool
         self._call_timeout = call_timeout_seconds
         self._silence = silence_seconds
-        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._waiters: dict[str, dict[asyncio.Event, bytes | None]] = {}
         self._wanted = asyncio.Event()
         self._line: AbstractConnection | None = None
 
     @asynccontextmanager
-    async def of(self, channel: str) -> AsyncIterator[asyncio.Event]:
-        """Give an event that is set whenever the channel's state should be read (again), until the block is left."""
+    async def of(self, channel: str, name: str | None = None) -> AsyncIterator[asyncio.Event]:
+        """Give an event that is set whenever the channel's state should be read (again), until the block is left.
+
+        With `name`, writes that did not put this field set nothing.
+        """
         wake = asyncio.Event()
-        waiters = self._waiters.setdefault(channel, set())
-        waiters.add(wake)
+        waiters = self._waiters.setdefault(channel, {})
+        waiters[wake] = None if name is None else name.encode()
         self._wanted.set()
         try:
             # Also when others listen already: the confirmation wakes this waiter once.
             await self._tell("SUBSCRIBE", channel)
             yield wake
         finally:
-            waiters.discard(wake)
+            del waiters[wake]
             if not waiters and self._waiters.get(channel) is waiters:
                 del self._waiters[channel]
                 await self._tell("UNSUBSCRIBE", channel)
@@ -100,8 +106,11 @@ class Hints:
         return message
 
     def _take_in(self, message: list[bytes]) -> None:
-        if message[0] in (b"message", b"subscribe"):
-            for wake in self._waiters.get(message[1].decode(), ()):
+        if message[0] not in (b"message", b"subscribe"):
+            return
+        put = message[2].split(b"\0")[1:] if message[0] == b"message" else _ALL
+        for wake, name in self._waiters.get(message[1].decode(), {}).items():
+            if name is None or name in put or put == _ALL:
                 wake.set()
 
     async def _tell(self, command: str, channel: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
@@ -566,6 +567,22 @@ class TestWatching:
             for name in ("plan", "plan", "answer"):
                 await asyncio.gather(*(one.put(orchestrator({name: b"1"})) for one in benches))
             assert await asyncio.gather(*watchers) == [[1, 2, 3]] * 100
+
+    async def test_a_watcher_of_one_field_sees_it_now_and_is_woken_by_writes_of_it_alone(self, bench: Bench) -> None:
+        async with asyncio.timeout(5), aclosing(bench.board.watch_field(bench.request_id, "answer")) as snapshots:
+            assert (await anext(snapshots)).position == 0
+            await bench.put(orchestrator({"answer": b"1"}))
+            while (seen := await anext(snapshots)).position < 1:  # a look may come before the write that follows it
+                pass
+            assert seen.value("answer") == b"1"
+            waiting = asyncio.ensure_future(anext(snapshots))
+            await bench.put(orchestrator({"plan": b"1"}))
+            await bench.put(orchestrator({f"plan/{n}": b"1" for n in range(3)}))
+            await bench.put(orchestrator({"answer": b"2", "plan": b"2"}))
+            assert (await waiting).value("answer") == b"2"
+            waiting = asyncio.ensure_future(anext(snapshots))
+            await bench.put(orchestrator({"answer": b"3", **{f"plan/{n}": b"2" for n in range(9)}}))
+            assert (await waiting).value("answer") == b"3"
 
     async def test_closing_one_watcher_leaves_the_others(self, bench: Bench) -> None:
         first, second = bench.board.watch(bench.request_id), bench.board.watch(bench.request_id)

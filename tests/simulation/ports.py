@@ -103,6 +103,14 @@ class SimulatedBoard:
                 await self._life.travel()
                 yield event
 
+    async def watch_field(self, request_id: str, name: str) -> AsyncGenerator[Snapshot, None]:
+        """See the port."""
+        await self._life.at(f"{self._life.kind}.watch:before")
+        async with aclosing(self._board.watch_field(request_id, name)) as snapshots:
+            async for snapshot in snapshots:
+                await self._life.travel()
+                yield snapshot
+
     async def enter(self, member: str, delay_ms: int) -> None:
         """See the port."""
         await self._call("enter", lambda: self._board.enter(member, delay_ms))

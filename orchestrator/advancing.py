@@ -18,7 +18,7 @@ from orchestrator.views import Outline, View, outline_fields
 from schemas import fields, plans
 from schemas.blackboard import ABSENT
 from schemas.errors import Refused
-from schemas.plans import Step, inputs_of
+from schemas.plans import Step
 from schemas.requests import PlanRecord, RequestStatus, Role, StatusRecord, StepRecord, StepState, check_request_transition
 from schemas.results import Failure, FailureCode
 
@@ -172,7 +172,7 @@ def _rings(view: View, outline: Outline, standing: Mapping[str, Standing], cause
 
     A step whose holder is gone is claimed anew, so it waits like any other for an input that was reopened meanwhile.
     """
-    waited = outline.waiters.get(cause.step_id, ()) if isinstance(cause, ResultCame) else standing
+    waited = outline.graph.waiters.get(cause.step_id, ()) if isinstance(cause, ResultCame) else standing
     ready = [step for step in waited if standing.get(step) is Standing.READY and not _wait_ms(view, step)]
     if isinstance(cause, Swept):
         ready += [
@@ -181,7 +181,7 @@ def _rings(view: View, outline: Outline, standing: Mapping[str, Standing], cause
             if state is Standing.RUNNING
             and (seen := view.step(step))
             and not seen.held(view.now_ms)
-            and all(standing[each].settled for each in inputs_of(outline.definitions[step]))
+            and all(standing[each].settled for each in outline.graph.inputs[step])
         ]
     return tuple(RingTask(step) for step in ready)
 

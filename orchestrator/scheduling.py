@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 
-from orchestrator.views import Outline, StepView, View
+from orchestrator.views import Graph, Outline, StepView, View
 from schemas import fields
-from schemas.plans import Step, inputs_of
+from schemas.plans import Step
 from schemas.requests import StepState
 
 FIRST_LOOK_MS = 30_000
@@ -35,7 +36,7 @@ class Standing(StrEnum):
 def standings(view: View, outline: Outline) -> dict[str, Standing]:
     """Return how every step of the plan that is in the view stands, each step after its inputs."""
     known: dict[str, Standing] = {}
-    steps = outline.order if is_full(view, outline) else [step for step in outline.order if fields.step(step) in view.stored]
+    steps = outline.graph.order if is_full(view, outline) else [step for step in outline.graph.order if fields.step(step) in view.stored]
     for step in steps:
         known[step] = _standing(outline.definitions[step], view.step(step), outline, known)
     return known
@@ -46,7 +47,7 @@ def _standing(definition: Step, seen: StepView | None, outline: Outline, known: 
         return Standing.UNKNOWN
     if seen.record.state is not StepState.PENDING:
         return Standing(seen.record.state)
-    inputs = {step: known.get(step, Standing.UNKNOWN) for step in inputs_of(definition)}
+    inputs = {step: known.get(step, Standing.UNKNOWN) for step in outline.graph.inputs[definition.id]}
     if any(
         state is Standing.SKIPPED or (state is Standing.FAILED and outline.definitions[step].critical) for step, state in inputs.items()
     ):
@@ -64,7 +65,9 @@ def stopped_by(step_id: str, outline: Outline, standing: Mapping[str, Standing])
     found: set[str] = set()
     pending = [step_id] if outline.definitions[step_id].critical else []
     while pending:
-        stopped = [step for step in outline.waiters.get(pending.pop(), ()) if standing[step] is Standing.SKIPPED and step not in found]
+        stopped = [
+            step for step in outline.graph.waiters.get(pending.pop(), ()) if standing[step] is Standing.SKIPPED and step not in found
+        ]
         found.update(stopped)
         pending += stopped
     return tuple(step for step in outline.definitions if step in found)
@@ -74,7 +77,7 @@ def ready_since_ms(step_id: str, view: View, outline: Outline) -> int:
     """Return since when a ready step could have been claimed: the latest write among itself (plus its delay) and its inputs."""
     own = view.step(step_id)
     times = [own.at_ms + own.record.not_before_ms] if own else []
-    times += [seen.at_ms for step in inputs_of(outline.definitions[step_id]) if (seen := view.step(step))]
+    times += [seen.at_ms for step in outline.graph.inputs[step_id] if (seen := view.step(step))]
     return max(times, default=view.now_ms)
 
 
@@ -92,19 +95,29 @@ def partial_fields(step_id: str, outline: Outline) -> tuple[str, ...]:
     The last level tells whether an input that is pending can still run. When `step_id` is the plan's only end, its end
     is the request's: then everything is read at once, results included.
     """
-    below = outline.waiters.get(step_id, ())
+    return _partial_fields(step_id, outline.graph)
+
+
+@lru_cache(maxsize=4096)
+def _partial_fields(step_id: str, graph: Graph) -> tuple[str, ...]:
+    below = graph.waiters.get(step_id, ())
     if not below:
-        ends = [step for step, waiting in outline.waiters.items() if not waiting]
-        return (*full_fields(outline), *(map(fields.result, outline.definitions) if ends == [step_id] else ()))
+        ends = [step for step, waiting in graph.waiters.items() if not waiting]
+        return (*_full_fields(graph), *(map(fields.result, graph.definitions) if ends == [step_id] else ()))
     level = dict.fromkeys((step_id, *below))
     for _ in range(2):
-        level |= dict.fromkeys(seen for step in tuple(level) for seen in inputs_of(outline.definitions[step]))
+        level |= dict.fromkeys(seen for step in tuple(level) for seen in graph.inputs[step])
     return (fields.STATUS, fields.PLAN, *map(fields.step, level))
 
 
 def full_fields(outline: Outline) -> tuple[str, ...]:
     """Return the fields of a full view: request, status, plan, and every step."""
-    return (fields.REQUEST, fields.STATUS, fields.PLAN, *map(fields.step, outline.definitions))
+    return _full_fields(outline.graph)
+
+
+@lru_cache(maxsize=256)
+def _full_fields(graph: Graph) -> tuple[str, ...]:
+    return (fields.REQUEST, fields.STATUS, fields.PLAN, *map(fields.step, graph.definitions))
 
 
 def is_full(view: View, outline: Outline) -> bool:

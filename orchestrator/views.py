@@ -37,24 +37,39 @@ class StepView:
         return self.lease_until_ms > now_ms
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """The steps of a plan and how they hang together; one object for all requests with the same steps, compared by identity."""
+
+    definitions: Mapping[str, Step]
+    """In plan order."""
+    inputs: Mapping[str, tuple[str, ...]]
+    """Step -> the steps that it reads or waits for."""
+    order: tuple[str, ...]
+    """The steps, each after its inputs."""
+    waiters: Mapping[str, tuple[str, ...]]
+    """Step -> the steps that have it among their inputs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a plan's version says and no later write changes: the definitions in plan order, and the constraints' names.
+    """What a plan's version says and no later write changes: its steps, and of the request the constraints' names.
 
     It may be kept and used for a request as long as `plan` still has `version`.
     """
 
     version: str
     record: PlanRecord
-    definitions: Mapping[str, Step]
-    order: tuple[str, ...]
-    """The steps, each after its inputs."""
-    waiters: Mapping[str, tuple[str, ...]]
-    """Step -> the steps that have it among their inputs."""
+    graph: Graph
     constraints: tuple[str, ...]
     language: Literal["en", "zh"] | None = None
     """The team's, where its card was read."""
     trace: str | None = None
+
+    @property
+    def definitions(self) -> Mapping[str, Step]:
+        """The steps' definitions in plan order."""
+        return self.graph.definitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +177,10 @@ def outlined(view: View, known: Outline | None = None) -> View:
         return replace(view, outline=None)
     if lost := [step for step in plan.steps if fields.definition(step) not in view.stored]:
         raise Unreadable(f"the plan of {view.request_id} names {lost[0]!r}, and the board has no definition of it")
-    definitions = {step: _definition(view.stored[fields.definition(step)].value) for step in plan.steps}
-    order, waiters = _graph(tuple(definitions.values()))
+    graph = _graph(tuple(view.stored[fields.definition(step)].value for step in plan.steps))
     card = view.card
     language = card.language if card else None
-    return replace(view, outline=Outline(version, plan, definitions, order, waiters, request.constraints, language, request.trace))
+    return replace(view, outline=Outline(version, plan, graph, request.constraints, language, request.trace))
 
 
 def outline_fields(view: View) -> tuple[str, ...]:
@@ -185,20 +199,16 @@ def _decode(record: type[_Record], stored: Stored | None) -> _Record | None:
 
 
 @lru_cache(maxsize=256)
-def _graph(definitions: tuple[Step, ...]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
-    """Order and waiters; the requests of one team share them."""
-    inputs = {step.id: inputs_of(step) for step in definitions}
+def _graph(definitions: tuple[bytes, ...]) -> Graph:
+    """Requests of one team have the same definitions, so these are decoded, and their graph is made, once."""
+    steps = {step.id: step for step in map(Step.from_json, definitions)}
+    inputs = {step.id: inputs_of(step) for step in steps.values()}
     waiters: dict[str, list[str]] = {step: [] for step in inputs}
     for step, needed in inputs.items():
         for other in needed:
             waiters[other].append(step)
-    return tuple(TopologicalSorter(inputs).static_order()), {step: tuple(waiting) for step, waiting in waiters.items()}
-
-
-@lru_cache(maxsize=4096)
-def _definition(value: bytes) -> Step:
-    """Requests of one team share their definitions, so the bytes are decoded once."""
-    return Step.from_json(value)
+    order = tuple(TopologicalSorter(inputs).static_order())
+    return Graph(steps, inputs, order, {step: tuple(waiting) for step, waiting in waiters.items()})
 
 
 @lru_cache(maxsize=4096)

@@ -7,10 +7,10 @@ and nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -56,48 +56,78 @@ Ran: TypeAlias = Returned | Raised | HoldLost | Interrupted
 Renew: TypeAlias = Callable[[], Awaitable[bool]]
 
 
-async def run_agent(agent: Agent, brief: AgentBrief, *, renew: Renew, renew_seconds: float, interrupt: asyncio.Event) -> Ran:
+class Interrupt:
+    """What says to every running attempt of a worker that there is no time left."""
+
+    def __init__(self) -> None:
+        self._hearing: set[asyncio.Future[None]] = set()
+        self._set = False
+
+    def set(self) -> None:
+        """Say it, to those that run now and to those that begin later."""
+        self._set = True
+        for heard in self._hearing:
+            if not heard.done():
+                heard.set_result(None)
+
+    @contextmanager
+    def heard(self) -> Iterator[asyncio.Future[None]]:
+        """A future that is done once it was said."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hearing.add(future)
+        if self._set:
+            future.set_result(None)
+        try:
+            yield future
+        finally:
+            self._hearing.discard(future)
+            future.cancel()
+
+
+async def run_agent(agent: Agent, brief: AgentBrief, *, renew: Renew, renew_seconds: float, interrupt: Interrupt) -> Ran:
     """Run one attempt to its end, whatever that is.
 
     `renew` prolongs the lease and says whether the step is still ours; it is called every `renew_seconds`. `interrupt` is
     set when the process has no time left.
     """
     run = asyncio.create_task(_caught(agent, brief), name=f"{AGENT_TASK}{agent.name}")
-    renewing = asyncio.create_task(_renew_until_lost(renew, renew_seconds), name="lease")
-    interrupted = asyncio.create_task(interrupt.wait(), name="interrupt")
     try:
-        await asyncio.wait({run, renewing, interrupted}, timeout=brief.step.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
-        if run.done():
-            return run.result()
-        await _stop(run, agent.name)
-        if run.done() and not run.cancelled() and isinstance(ended := run.result(), Returned) and not renewing.done():
-            return ended
-        if renewing.done():
-            return HoldLost()
-        return Interrupted() if interrupted.done() else _timed_out(brief.step)
+        async with kept(renew, renew_seconds) as lost:
+            with interrupt.heard() as interrupted:
+                ends: set[asyncio.Future[Any]] = {run, lost, interrupted}
+                await asyncio.wait(ends, timeout=brief.step.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+                if run.done():
+                    return run.result()
+                await _stop(run, agent.name)
+                if run.done() and not run.cancelled() and isinstance(ended := run.result(), Returned) and not lost.done():
+                    return ended
+                if lost.done():
+                    return HoldLost()
+                return Interrupted() if interrupted.done() else _timed_out(brief.step)
     finally:
-        for task in (run, renewing, interrupted):
-            task.cancel()
-        await asyncio.wait({renewing, interrupted})
+        run.cancel()
 
 
 @asynccontextmanager
-async def kept(renew: Renew, renew_seconds: float) -> AsyncIterator[None]:
-    """Keep the lease for as long as the block takes, should that be longer than `renew_seconds`.
+async def kept(renew: Renew, renew_seconds: float) -> AsyncIterator[asyncio.Future[None]]:
+    """Keep the lease for as long as the block takes; the future is done once the step is not ours any more.
 
-    The write that ends an attempt is one: a board that refuses it for want of memory still prolongs leases. Without that the
-    step would be taken over, and the work done again, while its result is held.
+    Also around the write that ends an attempt: a board that refuses it for want of memory still prolongs leases. Without
+    that the step would be taken over, and the work done again, while its result is held.
     """
+    loop = asyncio.get_running_loop()
+    lost: asyncio.Future[None] = loop.create_future()
     renewing: list[asyncio.Task[None]] = []
 
     def begin() -> None:
-        renewing.append(asyncio.create_task(_renew_until_lost(renew, renew_seconds, first_seconds=0.0), name="lease"))
+        renewing.append(asyncio.create_task(_renew_until_lost(renew, renew_seconds, lost), name="lease"))
 
-    timer = asyncio.get_running_loop().call_later(renew_seconds, begin)  # no task where the first try succeeds
+    timer = loop.call_later(renew_seconds, begin)  # no task where the block takes less
     try:
-        yield
+        yield lost
     finally:
         timer.cancel()
+        lost.cancel()
         for task in renewing:
             task.cancel()
             await asyncio.wait({task})
@@ -130,17 +160,17 @@ def _raised(error: BaseException, *, retryable: bool = False) -> Raised:
     return Raised(keepable(FailureCode.AGENT_ERROR, f"{type(error).__name__}: {told}", retryable=retryable))
 
 
-async def _renew_until_lost(renew: Renew, renew_seconds: float, *, first_seconds: float | None = None) -> None:
-    """Return once the step is not ours any more. A board that does not answer is no such sign."""
-    pause = renew_seconds if first_seconds is None else first_seconds
+async def _renew_until_lost(renew: Renew, renew_seconds: float, lost: asyncio.Future[None]) -> None:
+    """Renew now and then, until the step is not ours any more. A board that does not answer is no such sign."""
     while True:
-        await asyncio.sleep(pause)
-        pause = renew_seconds
         try:
             if not await renew():
+                if not lost.done():
+                    lost.set_result(None)
                 return
         except Unavailable as error:
             log.warning("lease_not_renewed", reason=str(error))
+        await asyncio.sleep(renew_seconds)
 
 
 async def _stop(run: asyncio.Task[Ran], name: str) -> None:

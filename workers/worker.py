@@ -10,7 +10,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -77,7 +77,7 @@ class Worker:
         self._lease_ms = int(lease_seconds * 1000)
         self._ack_after_seconds = ack_after_seconds
         self._grace_seconds = grace_seconds
-        self._interrupt = asyncio.Event()
+        self._interrupt = running.Interrupt()
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -175,16 +175,21 @@ class Worker:
 
     async def _do_with_early_ack(self, run: _Run, hold: Hold, claim: Claimed) -> tuple[str, StepRecord] | None:
         """Run the step; an early ack that has begun by then is finished, since half of one would cost a credit or the ack."""
-        over = asyncio.Event()
-        early = asyncio.create_task(self._ack_early(run, over), name="early ack")
+        early: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            early.append(asyncio.create_task(self._ack_early(run), name="early ack"))
+
+        timer = asyncio.get_running_loop().call_later(self._ack_after_seconds, begin)
         try:
             return await self._do(run.queue.agent, hold, claim)
         finally:
-            over.set()
-            try:
-                await asyncio.wait({early})
-            finally:
-                early.cancel()
+            timer.cancel()
+            if early:
+                try:
+                    await asyncio.wait(early)
+                finally:
+                    early[0].cancel()
 
     async def _tell(self, task: Task, version: str, record: StepRecord) -> None:
         """After the commit: the end of a step is reported, a retry or a hand-back gets its due mark."""
@@ -276,16 +281,11 @@ class Worker:
     def _made_with(self, agent: Agent, brief: AgentBrief) -> MadeWith:
         return self._team.made_with(agent.name, brief_sha256=brief.brief.sha256, position=brief.brief.position)
 
-    async def _ack_early(self, run: _Run, over: asyncio.Event) -> None:
+    async def _ack_early(self, run: _Run) -> None:
         """Ack a task that outlasts the broker's patience; from then on its lease and the sweeper are its outbox.
 
         First the queue is consumed anew with one credit fewer: else one more task would lie, unclaimed, behind busy places.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._ack_after_seconds):
-                await over.wait()
-        if over.is_set():
-            return
         run.lent = True
         await self._lend(run.queue, 1)
         run.acked_early = True

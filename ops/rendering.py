@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from ops.client import Listed
 from ops.dead_letters import DeadLetter
 from ops.findings import Finding
+from ops.reading import Listed
 from ops.reporting import Report, StepReport
 from schemas.results import MADE_WITH_LABEL
 

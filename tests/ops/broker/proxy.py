@@ -55,22 +55,27 @@ class Proxy:
         assert task is not None
         self._lines.add(task)
         try:
-            with suppress(OSError, asyncio.CancelledError):
-                await self._join(reader, writer)
+            with suppress(asyncio.CancelledError):
+                try:
+                    await self._join(reader, writer)
+                except* OSError:  # the server is away, or one end has reset the line
+                    pass
         finally:
             self._lines.discard(task)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._opened += 1
         number = self._opened
-        far_reader, far_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port or 5672)
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, far_writer))
-                group.create_task(self._pump(far_reader, writer, line=number))
+            far_reader, far_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port or 5672)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._pump(reader, far_writer))
+                    group.create_task(self._pump(far_reader, writer, line=number))
+            finally:
+                far_writer.transport.abort()
         finally:
             writer.transport.abort()
-            far_writer.transport.abort()
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, line: int | None = None) -> None:
         while data := await source.read(65536):

@@ -7,9 +7,12 @@ UV ?= uv
 ARGS ?=
 SEEDS ?= 2000
 FROM ?= 0
+REQUESTS ?= 500
+SEED ?= 1
+MINUTES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test lint types format simulate mutants servers stop-servers lock
+.PHONY: help install dev demo test lint types format simulate mutants crash-points chaos servers stop-servers lock
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -36,6 +39,12 @@ simulate: dev ## run the whole system under seeded faults in virtual time (SEEDS
 
 mutants: dev ## take rules away from the code, and see the simulation find each
 	@$(BIN)/python -m tests.simulation.mutations $(ARGS)
+
+crash-points: dev ## let each process die before and after each durable step, on servers of its own (ARGS=--pairs: twice in a row)
+	@$(BIN)/python -m tests.crash $(ARGS)
+
+chaos: dev ## break processes, servers and lines while requests run (REQUESTS=500 SEED=1 MINUTES=3)
+	@$(BIN)/python -m tests.chaos --requests $(REQUESTS) --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
 format: dev ## rewrite the code as ruff wants it
 	@$(BIN)/ruff check --fix .

@@ -15,7 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
 from ops.blackboard.connecting import ask
-from ops.blackboard.safety import Finding
+from ops.findings import Finding, Level
 
 log = structlog.get_logger()
 
@@ -41,11 +41,11 @@ class Instance:
     def finding(self) -> Finding:
         """Say which board this is, for `briefline check`."""
         if self.id is None:
-            return Finding("warn", "the board's id can be neither read nor written", f"Let clients SET and GET the key {self.key}")
+            return Finding(Level.WARN, "the board's id can be neither read nor written", f"Let clients SET and GET the key {self.key}")
         if self.replaced is not None:
             old, new = self.replaced
-            return Finding("warn", f"board {new}; until it was replaced: {old}", "Find out where the data of the old one is")
-        return Finding("ok", f"board {self.id} (made at that time; another id later means another board)")
+            return Finding(Level.WARN, f"board {new}; until it was replaced: {old}", "Find out where the data of the old one is")
+        return Finding(Level.OK, f"board {self.id} (made at that time; another id later means another board)")
 
 
 async def read_instance(connection: AbstractConnection, key: str, now_ms: int) -> str | None:

@@ -15,8 +15,8 @@ from typing import Self
 
 from ops.blackboard.checking import check, check_length, check_request_id, encodable, forbid, is_fenced, waits_for
 from ops.blackboard.memory_indexes import Arrivals, DueIndex
-from ops.blackboard.safety import Finding
 from ops.blackboard.waking import woken
+from ops.findings import Finding, Level
 from schemas.blackboard import ABSENT, Conflict, DeadEntry, Due, Event, Held, Outcome, Snapshot, Stored, Write, Written, next_version
 from schemas.errors import NotPermitted
 from schemas.fields import STEP_PREFIX, check_owner, step
@@ -70,7 +70,7 @@ class MemoryBlackboard:
 
     async def check(self) -> list[Finding]:
         """Return what this board can lose."""
-        return [Finding("warn", "in memory: everything ends with this process", "Use Redis for what must outlast it")]
+        return [Finding(Level.WARN, "in memory: everything ends with this process", "Use Redis for what must outlast it")]
 
     def _now(self) -> int:
         return int(self._clock() * 1000)

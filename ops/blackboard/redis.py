@@ -25,9 +25,10 @@ from ops.blackboard.keys import board_key, dead_key, due_keys, events_key, recen
 from ops.blackboard.pipelining import Argument, Pipe
 from ops.blackboard.refusals import translated
 from ops.blackboard.replies import event_of, outcome_of, snapshot_of, write_arguments
-from ops.blackboard.safety import Finding, findings, refuse_unsafe
+from ops.blackboard.safety import findings, refuse_unsafe
 from ops.blackboard.waking import SAFETY_SECONDS, woken
 from ops.blackboard.watching import Hints
+from ops.findings import Finding
 from schemas.blackboard import DeadEntry, Due, Event, Outcome, Snapshot, Write
 from schemas.errors import InvalidValue, Unavailable
 

@@ -6,22 +6,12 @@ This room judges and reports; it changes no setting. Called by `ops.blackboard.r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
+from ops.findings import Finding, Level
 from schemas.errors import UnsafeServer
 
 OLDEST = (7, 0)
 """The first Redis with functions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: how it stands, what was found, and what to do about it (empty when nothing)."""
-
-    level: Literal["ok", "warn", "fail"]
-    what: str
-    what_to_do: str = ""
 
 
 def findings(info: Mapping[str, str], config: Mapping[str, str] | None) -> list[Finding]:
@@ -35,7 +25,7 @@ def refuse_unsafe(found: Iterable[Finding]) -> None:
     Raises:
         UnsafeServer: with everything that must be changed.
     """
-    failed = [f"{finding.what}. {finding.what_to_do}" for finding in found if finding.level == "fail"]
+    failed = [f"{finding.what}. {finding.advice}" for finding in found if finding.level is Level.FAIL]
     if failed:
         raise UnsafeServer("this Redis cannot hold the blackboard: " + "; ".join(failed))
 
@@ -44,41 +34,41 @@ def _version(info: Mapping[str, str]) -> Finding:
     version = info.get("redis_version", "")
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if numbers < OLDEST:
-        return Finding("fail", f"Redis {version or 'of unknown version'}", "Redis 7.0 or newer is needed (functions)")
-    return Finding("ok", f"Redis {version}")
+        return Finding(Level.FAIL, f"Redis {version or 'of unknown version'}", "Redis 7.0 or newer is needed (functions)")
+    return Finding(Level.OK, f"Redis {version}")
 
 
 def _role(info: Mapping[str, str]) -> Finding:
     role = info.get("role", "could not be read")
     if role == "slave":
-        return Finding("fail", "the server is a replica", "Name the primary in the URL: reads go to it too")
-    return Finding("ok", f"role: {role}")
+        return Finding(Level.FAIL, "the server is a replica", "Name the primary in the URL: reads go to it too")
+    return Finding(Level.OK, f"role: {role}")
 
 
 def _eviction(info: Mapping[str, str], config: Mapping[str, str] | None) -> Finding:
     policy = info.get("maxmemory_policy") or (config or {}).get("maxmemory-policy")
     if policy is None:
-        return Finding("warn", "maxmemory-policy could not be read", "See to it that it is `noeviction`")
+        return Finding(Level.WARN, "maxmemory-policy could not be read", "See to it that it is `noeviction`")
     if policy != "noeviction":
         return Finding(
-            "fail",
+            Level.FAIL,
             f"maxmemory-policy {policy} drops state when memory is short",
             "Set `maxmemory-policy noeviction` in redis.conf, or now: redis-cli CONFIG SET maxmemory-policy noeviction",
         )
-    return Finding("ok", "maxmemory-policy noeviction")
+    return Finding(Level.OK, "maxmemory-policy noeviction")
 
 
 def _memory(info: Mapping[str, str]) -> Finding:
     limit = info.get("maxmemory", "")
     if limit == "0":
-        return Finding("warn", "maxmemory is not set: a full machine ends the server", "Set `maxmemory` below the machine's memory")
-    return Finding("ok", f"maxmemory {info.get('maxmemory_human', 'could not be read')}")
+        return Finding(Level.WARN, "maxmemory is not set: a full machine ends the server", "Set `maxmemory` below the machine's memory")
+    return Finding(Level.OK, f"maxmemory {info.get('maxmemory_human', 'could not be read')}")
 
 
 def _persistence(info: Mapping[str, str], config: Mapping[str, str] | None) -> Iterator[Finding]:
     if info.get("aof_enabled") != "1":
         yield Finding(
-            "warn",
+            Level.WARN,
             "appendonly no: a crash of the server loses everything since its last snapshot, or everything",
             "Set `appendonly yes` and `appendfsync everysec` in redis.conf",
         )
@@ -86,17 +76,19 @@ def _persistence(info: Mapping[str, str], config: Mapping[str, str] | None) -> I
     fsync = (config or {}).get("appendfsync")
     match fsync:
         case "always":
-            yield Finding("ok", "appendonly yes, appendfsync always: an answered write is on disk")
+            yield Finding(Level.OK, "appendonly yes, appendfsync always: an answered write is on disk")
         case "everysec":
             # While an fsync is under way, Redis answers writes that it has not handed to the system yet, for up to two seconds.
             yield Finding(
-                "ok",
+                Level.OK,
                 "appendonly yes, appendfsync everysec: a power cut can lose the last second, "
                 "and also a crash of the server up to two where the disk is slow; what is lost runs again",
             )
         case "no":
-            yield Finding("warn", "appendfsync no: a power cut can lose half a minute", "Set `appendfsync everysec`")
+            yield Finding(Level.WARN, "appendfsync no: a power cut can lose half a minute", "Set `appendfsync everysec`")
         case _:
-            yield Finding("warn", "appendfsync could not be read (CONFIG is forbidden)", "See to it that it is `everysec` or `always`")
+            yield Finding(Level.WARN, "appendfsync could not be read (CONFIG is forbidden)", "See to it that it is `everysec` or `always`")
     if info.get("aof_last_write_status", "ok") != "ok":
-        yield Finding("fail", "the last write to the append-only file failed", "Look at the server's disk: until then it refuses writes")
+        yield Finding(
+            Level.FAIL, "the last write to the append-only file failed", "Look at its disk: until then it refuses writes"
+        )

@@ -34,6 +34,6 @@ async def check(settings: Settings, *, as_json: bool) -> int:
 
 async def _look_at_board(settings: Settings) -> list[Finding]:
     try:
-        return [Finding(Level(each.level), each.what, each.what_to_do) for each in await board_of(settings).check()]
+        return await board_of(settings).check()
     except (Unavailable, UnsafeServer) as error:
         return [Finding(Level.FAIL, str(error), "start Redis, or set BRIEFLINE_REDIS_URL to where it is and who may use it")]

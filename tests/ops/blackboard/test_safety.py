@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ops.blackboard.safety import Finding, findings, refuse_unsafe
+from ops.blackboard.safety import findings, refuse_unsafe
+from ops.findings import Finding
 from schemas.errors import UnsafeServer
 
 GOOD = {"redis_version": "7.0.15", "role": "master", "maxmemory": "1073741824", "maxmemory_policy": "noeviction", "aof_enabled": "1"}
@@ -22,7 +23,7 @@ def levels(all_of_them: list[Finding]) -> set[str]:
 
 def test_a_good_server_gives_nothing_to_do() -> None:
     assert levels(found()) == levels(found(fsync="always")) == {"ok"}
-    assert not any(finding.what_to_do for finding in found())
+    assert not any(finding.advice for finding in found())
     refuse_unsafe(found())
 
 
@@ -59,7 +60,7 @@ def test_what_can_be_lost_is_a_warning_with_something_to_do(fsync: str | None, i
     all_of_them = found(fsync=fsync, **info)
     [warning] = [finding for finding in all_of_them if finding.level == "warn"]
     assert said in warning.what
-    assert warning.what_to_do
+    assert warning.advice
     refuse_unsafe(all_of_them)
 
 

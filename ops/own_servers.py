@@ -30,13 +30,17 @@ LOOPBACK = "127.0.0.1"
 POLL_SECONDS = 0.05
 
 
+_RANDOM = random.SystemRandom()
+"""Not the shared generator: a test library seeds that one alike in every process, and all would draw the same ports."""
+
+
 def free_port() -> int:
     """A TCP port of loopback that nothing listens on.
 
     It lies below the range from which systems draw the ports of outgoing connections: a client that calls a stopped
     server on a port of that range can, sooner or later, be connected to itself.
     """
-    for port in random.sample(range(20_000, 32_000), 200):
+    for port in _RANDOM.sample(range(20_000, 32_000), 200):
         if is_free(port):
             return port
     raise Unavailable("no free port between 20000 and 32000")

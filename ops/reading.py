@@ -64,7 +64,7 @@ class Reader:
             NotFound: the board has no such request, or no longer has it.
         """
         seen = False
-        async with aclosing(self._board.watch_field(request_id, fields.STATUS)) as snapshots:
+        async with aclosing(self._board.watch_field(request_id, fields.STATUS, look_seconds=self._look_seconds)) as snapshots:
             async for snapshot in snapshots:
                 if seen and not snapshot.position:
                     raise gone(request_id)

@@ -201,11 +201,11 @@ class Blackboard(Protocol):
         """Yield events after a position as they come, without end and without polling. Close it when done."""
         ...
 
-    def watch_field(self, request_id: str, name: str) -> AsyncGenerator[Snapshot, None]:
+    def watch_field(self, request_id: str, name: str, *, look_seconds: float = 10.0) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot of one field now, and again whenever a write may have changed it (what it was in between is skipped).
 
-        Cheaper than `watch` for who waits for an end: writes of other fields wake nobody. It also looks by itself every
-        few seconds, so that a board which lost the request is noticed. Close it when done.
+        Cheaper than `watch` for who waits for an end: writes of other fields wake nobody. After `look_seconds` of silence
+        it looks by itself, so that a board which lost the request is noticed. Close it when done.
         """
         ...
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from ops.blackboard.checking import check, check_length, check_request_id, encodable, forbid, is_fenced, waits_for
 from ops.blackboard.memory_indexes import Arrivals, DueIndex
-from ops.blackboard.waking import woken
+from ops.blackboard.waking import SAFETY_SECONDS, woken
 from ops.findings import Finding, Level
 from schemas.blackboard import ABSENT, Conflict, DeadEntry, Due, Event, Held, Outcome, Snapshot, Stored, Write, Written, next_version
 from schemas.errors import NotPermitted
@@ -143,13 +143,13 @@ class MemoryBlackboard:
                     yield event
                 await wake.wait()
 
-    async def watch_field(self, request_id: str, name: str) -> AsyncGenerator[Snapshot, None]:
+    async def watch_field(self, request_id: str, name: str, *, look_seconds: float = SAFETY_SECONDS) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`."""
         with self._woken(request_id, name) as wake:
             while True:
                 wake.clear()
                 yield await self.read(request_id, (name,))
-                await woken(wake)
+                await woken(wake, look_seconds)
 
     @contextmanager
     def _woken(self, request_id: str, name: str | None) -> Iterator[asyncio.Event]:

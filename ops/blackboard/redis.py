@@ -240,7 +240,7 @@ class RedisBlackboard:
                         raise
                 await woken(wake)
 
-    async def watch_field(self, request_id: str, name: str) -> AsyncGenerator[Snapshot, None]:
+    async def watch_field(self, request_id: str, name: str, *, look_seconds: float = SAFETY_SECONDS) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`. It outlasts an absence of the server."""
         check_request_id(request_id)
         async with self._hints.of(events_key(self._prefix, request_id), name) as wake:
@@ -253,7 +253,7 @@ class RedisBlackboard:
                 except Unavailable:
                     if self._pipe.closed:
                         raise
-                await woken(wake)
+                await woken(wake, look_seconds)
 
     async def enter(self, member: str, delay_ms: int) -> None:
         """See `Blackboard.enter`."""

@@ -89,6 +89,4 @@ def _persistence(info: Mapping[str, str], config: Mapping[str, str] | None) -> I
         case _:
             yield Finding(Level.WARN, "appendfsync could not be read (CONFIG is forbidden)", "See to it that it is `everysec` or `always`")
     if info.get("aof_last_write_status", "ok") != "ok":
-        yield Finding(
-            Level.FAIL, "the last write to the append-only file failed", "Look at its disk: until then it refuses writes"
-        )
+        yield Finding(Level.FAIL, "the last write to the append-only file failed", "Look at its disk: until then it refuses writes")

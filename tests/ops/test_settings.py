@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 PASSWORD = "geheim-密码"
 
 
-def test_defaults_are_the_documented_ones() -> None:
+def test_defaults_are_the_documented_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("REDIS_URL", "RABBITMQ_URL"):  # the tests' own servers are named by them
+        monkeypatch.delenv(f"BRIEFLINE_{name}", raising=False)
     settings = load_settings()
     assert (settings.redis_url, settings.rabbitmq_url) == ("redis://127.0.0.1:6379/0", "amqp://guest:guest@127.0.0.1:5672/")
     assert (settings.lease_seconds, settings.ack_after_seconds, settings.retention_seconds) == (5.0, 600.0, 604800)

@@ -513,7 +513,7 @@ MUTATIONS = (
     Mutation("answer_without_gaps", answer_without_gaps),
     Mutation("failed_steps_count_as_passed", failed_steps_count_as_passed),
     Mutation("waiting_steps_count_as_ready", waiting_steps_count_as_ready),
-    Mutation("taken_over_while_an_input_is_open", taken_over_while_an_input_is_open, seeds=1500),
+    Mutation("taken_over_while_an_input_is_open", taken_over_while_an_input_is_open, wanted=REPLAYS, seeds=2000),
     Mutation("late_taken_for_a_violation", late_taken_for_a_violation, seeds=1000),
     Mutation("notice_fails_a_healthy_step", notice_fails_a_healthy_step, seeds=1000),
     Mutation("replay_without_a_mark", replay_without_a_mark, wanted=REPLAYS),

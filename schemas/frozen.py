@@ -106,11 +106,19 @@ _LONGEST_PATH = 200
 """Keys in a path are the sender's, and may be as long as a message."""
 
 
+_PLAIN = {
+    "string_pattern_mismatch": "a name is made of letters, digits, '_' and '-', and begins with a letter or digit",
+    "tuple_type": "this is a list, also where it has one entry only",
+}
+"""What pydantic would say in terms of regular expressions and Python types."""
+
+
 def first_problem(error: ValidationError) -> str:
     """Return the first complaint of pydantic as `path: what is wrong`, no longer than a line of a log."""
     detail: Any = error.errors(include_url=False, include_input=False)[0]
     path = ".".join(str(part) for part in detail["loc"])[:_LONGEST_PATH]
-    return f"{path}: {detail['msg']}" if path else str(detail["msg"])
+    told = _PLAIN.get(detail["type"], str(detail["msg"]))
+    return f"{path}: {told}" if path else told
 
 
 def validated(cls: type[FrozenModel], data: Any) -> FrozenModel:

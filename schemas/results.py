@@ -121,6 +121,8 @@ class AgentResult(Frozen):
     superseded: tuple[Fact, ...] = ()
     """Facts that a later call of the same run replaced."""
     artifacts: tuple[str, ...] = ()
+    tool_faults: tuple[str, ...] = ()
+    """Calls that failed on the way, `tool: why` each; the run went on without them."""
     termination: Termination = Termination.ANSWERED
     usage: Usage = Usage()
     failure: Failure | None = None

@@ -68,8 +68,13 @@ def _failure(result: AgentResult, step: Step) -> Failure | None:
             return Failure(code=FailureCode.BAD_RESULT, description=description)
     missing = [key for key in step.expects if key not in {fact.key for fact in result.facts}]
     if missing:
-        return Failure(code=FailureCode.MISSING_OUTPUT, description=f"expected facts are missing: {', '.join(missing)}")
+        return Failure(code=FailureCode.MISSING_OUTPUT, description=f"expected facts are missing: {', '.join(missing)}{faults_of(result)}")
     return None
+
+
+def faults_of(result: AgentResult) -> str:
+    """Return what to say of the tool calls that failed in a run, where something is missing that they might have brought."""
+    return f" (failed tool calls: {'; '.join(result.tool_faults[:3])})" if result.tool_faults else ""
 
 
 def refused_steps(result: object, step: Step) -> int:

@@ -140,7 +140,9 @@ def _gather(material: _Material) -> _Material | Failure:
     missing = tuple(need for need in dict.fromkeys(needs) if need not in supplied)
     for need in missing:
         if not need.optional:
-            return Failure(code=FailureCode.MISSING_FACT, description=f"no completed step supplied {need.step}.{need.key}")
+            result = material.results.get(need.step)
+            faults = f"; failed tool calls there: {'; '.join(result.tool_faults[:3])}" if result is not None and result.tool_faults else ""
+            return Failure(code=FailureCode.MISSING_FACT, description=f"no completed step supplied {need.step}.{need.key}{faults}")
         left_out.append(LeftOut(step=need.step, key=need.key, reason="not_supplied"))
     summaries = []
     for definition in material.inputs:

@@ -6,6 +6,7 @@ A team is code; its card is the pure data of it, and all that producer and orche
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import inspect
@@ -19,7 +20,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from schemas.codec import digest, refuse_unsafe
-from schemas.errors import InvalidTeam, InvalidValue, MissingConstraint, NotFound
+from schemas.errors import BrieflineError, InvalidTeam, InvalidValue, MissingConstraint, NotFound
 from schemas.frozen import Scalar, first_problem
 from schemas.plans import Step
 from schemas.requests import ConstraintRecord, Origin
@@ -231,10 +232,15 @@ def _by_name(agents: Iterable[Agent], model: Model | None, clock: Callable[[], d
 def _step(step: Step | Mapping[str, Any], index: int) -> Step:
     if isinstance(step, Step):
         return step
+    for key in step:
+        if key not in Step.model_fields:
+            near = difflib.get_close_matches(key, Step.model_fields, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(Step.model_fields)}"
+            raise InvalidTeam(f"a step has no {key!r}{hint}", path=f"steps.{index}.{key}")
     try:
         return Step.model_validate(step)
     except ValidationError as error:
-        raise InvalidTeam(first_problem(error), path=f"steps.{index}") from error
+        raise InvalidTeam(first_problem(error), path=f"steps.{index}") from None
 
 
 def shipped_teams() -> tuple[str, ...]:
@@ -285,8 +291,12 @@ def _module_of(name: str) -> tuple[ModuleType, str]:
         return importlib.import_module(module_name), attribute
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
-            raise  # the module is there, and something that it needs is not
+            raise InvalidTeam(f"module {module_name!r} needs a module that is not there: {error.name!r}", path="team") from error
         raise NotFound(f"there is no module {error.name!r} (of team {name!r})", path="team") from error
+    except BrieflineError:
+        raise  # its team does not fit together, and the error says where
+    except Exception as error:
+        raise InvalidTeam(f"module {module_name!r} cannot be imported: {type(error).__name__}: {error}", path="team") from error
 
 
 def _made_with_options(module: ModuleType, options: Mapping[str, object]) -> Any:

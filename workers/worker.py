@@ -260,6 +260,8 @@ class Worker:
     ) -> tuple[str, StepRecord] | None:
         record = accepting.end_of(hold.record, failure)
         details = {"code": failure.code} if failure else {}
+        if failure is not None:
+            log.warning("step_given_up", request=hold.request_id, step=hold.step_id, code=failure.code, reason=failure.description[:500])
         if refused_steps:
             details["refused_steps"] = str(refused_steps)
         return await self._write(hold, record, result, "step_failed" if failure else "step_completed", details)

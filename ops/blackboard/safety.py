@@ -82,7 +82,7 @@ def _persistence(info: Mapping[str, str], config: Mapping[str, str] | None) -> I
             yield Finding(
                 Level.OK,
                 "appendonly yes, appendfsync everysec: a power cut can lose the last second, "
-                "and also a crash of the server up to two where the disk is slow; what is lost runs again",
+                "and a crash of the server up to two where the disk is slow; a step lost so runs again, a request opened then is gone",
             )
         case "no":
             yield Finding(Level.WARN, "appendfsync no: a power cut can lose half a minute", "Set `appendfsync everysec`")

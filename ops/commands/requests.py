@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
 
@@ -40,7 +41,11 @@ async def submit(
             else:
                 print(accepted.request_id)
             return DONE
-        report = await follow(client, accepted.request_id, team, live=not as_json)
+        try:
+            report = await follow(client, accepted.request_id, team, live=not as_json)
+        except asyncio.CancelledError:
+            print(f"request {accepted.request_id} goes on; see: briefline show {accepted.request_id}", file=sys.stderr)
+            raise
         if as_json:
             print_json(report.as_json())
         else:

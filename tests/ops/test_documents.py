@@ -102,7 +102,7 @@ def test_the_first_program_is_refused_without_its_rule_as_the_readme_says(tmp_pa
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "shop.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "declares no facts" in done.stderr.splitlines()[-1]
+    assert "no rule of agent 'counter' produces fact 'pieces'" in done.stderr.splitlines()[-1]
 
 
 def test_the_demo_prints_what_the_readme_shows() -> None:

@@ -219,8 +219,23 @@ def test_what_a_users_module_lacks_is_not_taken_for_the_module_itself(tmp_path: 
     (tmp_path / "mine_with_a_hole.py").write_text("import a_library_that_is_missing\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    with pytest.raises(ModuleNotFoundError, match="a_library_that_is_missing"):
+    with pytest.raises(InvalidTeam, match="'mine_with_a_hole' needs a module that is not there: 'a_library_that_is_missing'"):
         load_team("mine_with_a_hole:team")
+
+
+def test_a_module_that_cannot_be_imported_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_with_a_slip.py").write_text("team = = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(InvalidTeam, match="'mine_with_a_slip' cannot be imported: SyntaxError"):
+        load_team("mine_with_a_slip:team")
+
+
+def test_a_misspelt_key_of_a_step_is_refused_and_the_right_one_is_named() -> None:
+    step = {"agent": "box", "title": "Box", "task": "Do it.", "max_atempts": 9}
+
+    with pytest.raises(InvalidTeam, match=r"steps\.0\.max_atempts: a step has no 'max_atempts'; did you mean 'max_attempts'"):
+        Team("t", [BlackBox("box", lambda brief: "done")], [step])
 
 
 def test_loading_a_team_does_not_load_the_model_library() -> None:

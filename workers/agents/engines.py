@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -56,7 +57,10 @@ class _Script:
         if self.model.delay_seconds:
             await asyncio.sleep(self.model.delay_seconds)
         reply = self.model.script(turn)
-        reply = reply if isinstance(reply, Say | Call) else await reply
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if not isinstance(reply, Say | Call):
+            raise TypeError(f"a script replies with Say(...) or Call(...), not {type(reply).__name__}")
         if isinstance(reply, Say):
             return ModelResponse(parts=[TextPart(reply.text)])
         calls = [

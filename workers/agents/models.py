@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from schemas.codec import Json, digest, encode
 
@@ -51,6 +51,10 @@ class Call:
     text: str
 
     def __init__(self, *calls: tuple[str, Mapping[str, Json]], text: str = "") -> None:
+        given: tuple[Any, ...] = calls
+        for call in given:
+            if not (isinstance(call, tuple) and len(call) == 2 and isinstance(call[0], str) and isinstance(call[1], Mapping)):
+                raise TypeError(f"a call is a pair (tool, arguments), as in Call(('stock', {{'article': 'lamp'}})); got {call!r}")
         object.__setattr__(self, "calls", calls)
         object.__setattr__(self, "text", text)
 

@@ -14,6 +14,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from schemas.agents import AgentCard
 from schemas.codec import digest
 from schemas.errors import AgentFailed, InvalidTeam
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
     from workers.agents.loop import LoopOutcome
 
 _LOOP = "workers.agents.loop"
+
+
+MAX_FAULTS = 20
+MAX_FAULT_CHARACTERS = 300
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,10 @@ class Specialist:
             context=ToolContext(constraints=brief.constraints, now=self.now),
             limits=self.limits,
         )
-        return self._result(outcome, brief)
+        faults = tuple(f"{each.tool}: {each.error}"[:MAX_FAULT_CHARACTERS] for each in outcome.observations if each.error is not None)
+        for fault in faults[:MAX_FAULTS]:
+            log.warning("tool_failed", agent=self.name, step=brief.step_id, reason=fault)
+        return self._result(outcome, brief).model_copy(update={"tool_faults": faults[:MAX_FAULTS]})
 
     def _result(self, outcome: LoopOutcome, brief: AgentBrief) -> AgentResult:
         failure = self._failure(outcome)

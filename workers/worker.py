@@ -21,7 +21,7 @@ from schemas.errors import ProtocolViolation, Refused, Undeliverable, Unreadable
 from schemas.requests import StepRecord
 from schemas.results import MADE_WITH_LABEL, AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
 from workers import accepting, claiming, preparing, receiving, recording, running
-from workers.agents.agent import Agent, AgentBrief
+from workers.agents.agent import TERMINATION_CODES, Agent, AgentBrief
 from workers.claiming import Ahead, Claimed, Finished, Late, LookLater, Unknown
 from workers.receiving import Task
 from workers.recording import Hold
@@ -260,7 +260,7 @@ class Worker:
     ) -> tuple[str, StepRecord] | None:
         record = accepting.end_of(hold.record, failure)
         details = {"code": failure.code} if failure else {}
-        if failure is not None:
+        if failure is not None and failure.code not in TERMINATION_CODES.values():  # a mistake of somebody's, which nothing else logs
             log.warning("step_given_up", request=hold.request_id, step=hold.step_id, code=failure.code, reason=failure.description[:500])
         if refused_steps:
             details["refused_steps"] = str(refused_steps)

@@ -30,6 +30,11 @@ pytestmark = pytest.mark.xdist_group("crash")
 
 async def _recover(chosen: Iterable[Trial], redis_url: str, rabbitmq_url: str, folder: Path) -> None:
     tried, left = await attempt_all(chosen, redis_url, rabbitmq_url, folder)
+    if missed := [each.trial for each in tried if each.outcome == "not reached"]:
+        # A step that another process was quicker to make unnecessary; a crash that did not happen shows nothing yet.
+        tried = [each for each in tried if each.outcome != "not reached"]
+        again, left_again = await attempt_all(missed, redis_url, rabbitmq_url, folder / "again")
+        tried, left = [*tried, *again], [*left, *left_again]
     wrong = [f"{each.outcome}: {each.trial.scenario} {each.trial.points} {each.broken}" for each in tried if each.outcome != "recovered"]
     assert wrong + left == []
 

@@ -226,7 +226,8 @@ def test_ctrl_c_on_a_wait_is_quiet_and_leaves_the_request_alone(bitmall: System,
     (request_id,) = [line for line in waiting.lines if len(line) == 36]
     waiting.send(signal.SIGINT)
     assert waiting.wait() == 130
-    assert set(waiting.lines) == {request_id, "first: READY", "second: WAITING"}
+    goes_on = f"request {request_id} goes on; see: briefline show {request_id}"
+    assert set(waiting.lines) == {request_id, "first: READY", "second: WAITING", goes_on}
     assert bitmall.json("show", request_id)["status"] == "RUNNING"
     assert bitmall.run("cancel", request_id, "--reason", "tired").stdout == f"{request_id} CANCELLED\n"
     shown = bitmall.json("show", request_id)

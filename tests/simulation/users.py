@@ -106,15 +106,13 @@ class Operator:
         """Look, act, wait, until nothing more is wanted."""
         client = Client(SimulatedBoard(life), SimulatedBroker(life), name=life.name)
         while not self.done:
-            self._looks -= 1
-            try:
+            with suppress(Unavailable):
                 if life.random.random() < 0.4:
                     await self._end_of_one(client, life)
                 else:
                     await asyncio.sleep(life.random.uniform(1, 60 if self._world.wanted.replays else 12))
                 await self._act(client, life)
-            except Unavailable:
-                continue
+            self._looks -= 1  # only now: the world is not at rest as long as a look may still lead to something
 
     async def _end_of_one(self, client: Client, life: Life) -> None:
         """Wait for the end of a request, to act the moment it comes."""

@@ -12,12 +12,11 @@ from contextlib import aclosing
 from ops.following import LOOK_SECONDS, events_of
 from ops.producer import Accepted, submit
 from ops.reading import Reader
-from orchestrator.judging import ORCHESTRATOR
 from schemas import fields
 from schemas.blackboard import Blackboard, Event
 from schemas.broker import COMMANDS, Broker
 from schemas.errors import OutcomeUnknown, Refused, Unavailable, Undeliverable
-from schemas.messages import MessageType, message
+from schemas.messages import ORCHESTRATOR, MessageType, message
 from schemas.requests import RequestStatus, StepState
 from workers.team import Team
 

@@ -19,13 +19,12 @@ import structlog
 
 from ops.settings import load_settings
 from ops.wiring import connected, team_of
-from orchestrator.judging import ORCHESTRATOR
 from schemas import codec, fields
 from schemas.blackboard import ABSENT, Blackboard, Conflict, Write
 from schemas.broker import COMMANDS, Broker
 from schemas.errors import BrieflineError, InvalidValue, KeyReused, Unavailable, Undeliverable
 from schemas.limits import MAX_REQUEST_TEXT_BYTES, within
-from schemas.messages import MessageType, message
+from schemas.messages import ORCHESTRATOR, MessageType, message
 from schemas.requests import ConstraintRecord, RequestRecord, RequestStatus, Role, StatusRecord, request_id
 from workers.team import Team
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -120,12 +120,18 @@ def report(request_id: str, events: Sequence[Event], team: Team | None = None) -
         NotFound: the board has no such request.
         Unreadable: naming each field that cannot be read.
     """
-    state = fold(events)
+    with _naming_fields(request_id, events):
+        told = _told(request_id, events, fold(events))
+    return told if team is None else with_briefs(told, team)
+
+
+@contextmanager
+def _naming_fields(request_id: str, events: Sequence[Event]) -> Iterator[None]:
+    """Say of a request that cannot be read which of its fields that is."""
     try:
-        told = _told(request_id, events, state)
-        return told if team is None else replace(told, briefs=_briefs(told, team))
+        yield
     except Unreadable as error:
-        said = "; ".join(f"field {name!r}: {why}" for name, why in unreadable(state).items())
+        said = "; ".join(f"field {name!r}: {why}" for name, why in unreadable(fold(events)).items())
         raise Unreadable(f"request {request_id} cannot be read: {said or error}") from error
 
 
@@ -192,13 +198,18 @@ def _duration_ms(step_id: str, events: Sequence[Event]) -> int | None:
     return took
 
 
-def _briefs(report: Report, team: Team) -> tuple[BriefReport, ...]:
-    """The briefs of all steps that were given one."""
+def with_briefs(report: Report, team: Team) -> Report:
+    """Return the report with the briefs of all steps that were given one, rebuilt by the team's code.
+
+    Raises:
+        Unreadable: naming each field that cannot be read.
+    """
     found = []
-    for each in report.steps:
-        with suppress(NotFound):
-            found.append(brief_report(report, each.step.id, team))
-    return tuple(found)
+    with _naming_fields(report.request_id, report.events):
+        for each in report.steps:
+            with suppress(NotFound):
+                found.append(brief_report(report, each.step.id, team))
+    return replace(report, briefs=tuple(found))
 
 
 def brief_report(report: Report, step_id: str, team: Team) -> BriefReport:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from orchestrator.decisions import Ring, RingDead, RingStatus, RingTask
-from orchestrator.judging import ORCHESTRATOR
 from orchestrator.views import View
 from schemas import broker, fields
 from schemas.broker import Address
-from schemas.messages import AgentMessage, MessageType, TaskData, message
-from schemas.plans import Step, inputs_of
+from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, TaskData, message
+from schemas.plans import inputs_of
 from schemas.requests import StepState
 
 
@@ -38,22 +37,10 @@ def _task(step_id: str, view: View) -> tuple[Address, AgentMessage]:
         recipient=seen.record.agent,
         epoch=seen.record.epoch,
         seen={name: view.version(name) for name in expected},
-        task=TaskData(record=seen.record, fields=claim_fields(definition, outline.constraints)),
+        task=TaskData(record=seen.record, fields=fields.of_brief(step_id, inputs_of(definition), outline.constraints)),
         trace=outline.trace,
     )
     return broker.to_agent(seen.record.agent), bell
-
-
-def claim_fields(definition: Step, constraints: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what a step's brief is built from: request, definition, constraints, and of each input its definition and result."""
-    inputs = inputs_of(definition)
-    return (
-        fields.REQUEST,
-        fields.definition(definition.id),
-        *map(fields.constraint, constraints),
-        *((fields.PLAN,) if len(inputs) > 1 else ()),
-        *(name for step in inputs for name in (fields.definition(step), fields.result(step))),
-    )
 
 
 def _dead(step_id: str, view: View) -> tuple[Address, AgentMessage]:

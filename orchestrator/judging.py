@@ -6,9 +6,7 @@ from orchestrator.causes import ResultCame
 from orchestrator.decisions import Decision, Verdict
 from orchestrator.views import View
 from schemas import fields
-
-ORCHESTRATOR = "orchestrator"
-"""Sender and recipient name of every orchestrator."""
+from schemas.messages import ORCHESTRATOR
 
 
 def judge(view: View, cause: ResultCame) -> Decision | None:

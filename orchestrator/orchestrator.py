@@ -14,12 +14,11 @@ import structlog
 from orchestrator.acting import Actor
 from orchestrator.causes import CancelAsked, Cause, DropAsked, Noticed, ReplayAsked, Submitted, Swept, cause_of_result
 from orchestrator.decisions import Decision, Verdict
-from orchestrator.judging import ORCHESTRATOR
 from schemas import fields
 from schemas.blackboard import Blackboard, Due
 from schemas.broker import BROKER_DEAD_QUEUE, COMMANDS_QUEUE, RESULTS_QUEUE, Broker, Delivery
 from schemas.errors import Unavailable
-from schemas.messages import AgentMessage, MessageType
+from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType
 from schemas.requests import StepState
 
 _SWEEP_LIMIT = 200

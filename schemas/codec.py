@@ -18,7 +18,6 @@ import orjson
 from schemas.errors import InvalidValue
 from schemas.limits import MAX_JSON_DEPTH
 
-JsonScalar: TypeAlias = str | int | float | bool | None
 Json: TypeAlias = Any
 """Whatever JSON can hold: scalars, lists, and mappings with text keys."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schemas.errors import NotPermitted
 from schemas.requests import Role
 
@@ -36,6 +38,20 @@ def definition(step_id: str) -> str:
 def constraint(name: str) -> str:
     """Field of a shared constraint."""
     return CONSTRAINT_PREFIX + name
+
+
+def of_brief(step_id: str, inputs: Sequence[str] = (), constraints: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the fields that a step's brief is built from, as far as its input steps and the request's constraints are known.
+
+    Request, definition, constraints, and of each input its definition and result; `plan` where inputs have an order.
+    """
+    return (
+        REQUEST,
+        definition(step_id),
+        *map(constraint, constraints),
+        *((PLAN,) if len(inputs) > 1 else ()),
+        *(name for step in inputs for name in (definition(step), result(step))),
+    )
 
 
 _OWNERS: dict[str, Role] = {

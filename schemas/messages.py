@@ -25,6 +25,10 @@ SCHEMA_URI = "urn:briefline:schema:agent-message:1"
 """Names the schema of a message's `data`."""
 
 
+ORCHESTRATOR = "orchestrator"
+"""Sender and recipient name of every orchestrator."""
+
+
 class MessageType(StrEnum):
     """What a message asks for or tells."""
 

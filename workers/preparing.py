@@ -51,15 +51,12 @@ async def gather(board: Blackboard, step_id: str, have: Snapshot, position: int)
 
 def material_fields(step_id: str, stored: Mapping[str, Stored]) -> tuple[str, ...]:
     """Return the fields that a step's brief is built from, as far as they can be named from what was read so far."""
-    names = [fields.REQUEST, fields.definition(step_id)]
-    if fields.REQUEST in stored:
-        names += map(fields.constraint, RequestRecord.from_json(stored[fields.REQUEST].value).constraints)
-    if fields.definition(step_id) in stored:
-        inputs = inputs_of(_definition(stored[fields.definition(step_id)].value))
-        names += [fields.PLAN] if len(inputs) > 1 else []
-        for each in inputs:
-            names += (fields.definition(each), fields.result(each))
-    return tuple(names)
+    request, definition = stored.get(fields.REQUEST), stored.get(fields.definition(step_id))
+    return fields.of_brief(
+        step_id,
+        () if definition is None else inputs_of(_definition(definition.value)),
+        () if request is None else RequestRecord.from_json(request.value).constraints,
+    )
 
 
 def material_of(step_id: str, stored: Mapping[str, Stored], position: int) -> Material:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from schemas import fields
 from schemas.errors import ProtocolViolation
-from schemas.messages import AgentMessage, MessageType
+from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType
 from schemas.requests import StepRecord
-
-ORCHESTRATOR = "orchestrator"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,9 @@ from schemas import fields
 from schemas.blackboard import Blackboard, DeadEntry, Write, Written
 from schemas.broker import RESULT_FAILED, RESULT_READY, Broker, to_dead
 from schemas.errors import Unavailable, Undeliverable
-from schemas.messages import AgentMessage, MessageType, message
+from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, message
 from schemas.requests import Role, StepRecord, StepState
 from schemas.results import Failure, MadeWith
-from workers.receiving import ORCHESTRATOR
 
 RETRY_FIRST_MS = 1_000
 RETRY_LAST_MS = 60_000

@@ -12,7 +12,7 @@ from ops import rendering
 from ops.client import Client
 from ops.commands.exits import DONE, exit_of, print_exactly, print_json
 from ops.reading import Reader
-from ops.reporting import Report, brief_report
+from ops.reporting import Report, brief_report, with_briefs
 from ops.settings import Settings
 from ops.wiring import board_of, connected, team_of
 from schemas.errors import InvalidTeam, NotFound
@@ -106,9 +106,9 @@ async def show(settings: Settings, request_id: str, *, brief: str | None, team_n
         for name, why in damaged.items():
             print(f"field {name!r} is damaged: {why}", file=sys.stderr)
         report = await client.show(request_id)
-        team = team_at_hand(settings, report.request.team, team_name)
-        if team is not None:
-            report = await client.show(request_id, team)
+    team = team_at_hand(settings, report.request.team, team_name)
+    if team is not None:
+        report = with_briefs(report, team)
     if brief is not None:
         return _show_brief(report, brief, team, as_json=as_json)
     if as_json:

@@ -9,10 +9,9 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from orchestrator.judging import ORCHESTRATOR
 from schemas import fields
 from schemas.broker import COMMANDS, RESULT_READY, Address, Exchange, dead_queue, to_agent
-from schemas.messages import AgentMessage, MessageType, TaskData, message
+from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, TaskData, message
 from schemas.requests import RequestStatus, StepRecord, StepState
 from tests.crash import teams
 from tests.crash.checking import Expected

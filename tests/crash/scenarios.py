@@ -82,11 +82,14 @@ async def replayed_later(lane: Lane) -> list[Expected]:
 
 
 async def failed(lane: Lane) -> list[Expected]:
-    """The only step fails, and somebody has deleted the queue of its dead letters."""
-    request = await lane.submit(teams.alone, mended=lane.folder / "never")
+    """The only step fails, but not before somebody has deleted the queue of its dead letters."""
+    deleted = lane.folder / secrets.token_hex(8)
+    request = await lane.submit(teams.awaiting, mended=deleted)
+    await lane.event(request, event="step_claimed")
     await lane.delete_queue(dead_queue(teams.AGENT))
+    deleted.touch()
     await lane.over(request)
-    return [Expected(request, _FAILED, (), dead=frozenset({"broken"}))]
+    return [Expected(request, _FAILED, (), dead=frozenset({"awaiting"}))]
 
 
 async def dropped(lane: Lane) -> list[Expected]:

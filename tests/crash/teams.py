@@ -60,6 +60,13 @@ async def _broken(brief: AgentBrief) -> str:
     return said(brief.step.title)
 
 
+async def _awaiting(brief: AgentBrief) -> str:
+    """Fail for good, as soon as the file is there that the request names."""
+    while not _is_mended(brief):
+        await asyncio.sleep(0.01)
+    raise AgentFailed("BROKEN", "what it waited for has come")
+
+
 def _is_mended(brief: AgentBrief) -> bool:
     return Path(str(brief.constraints["mended"])).exists()
 
@@ -97,6 +104,7 @@ _ACTS: dict[str, Callable[[AgentBrief], Coroutine[Any, Any, str | AgentResult]]]
     "shaky": _shaky,
     "hopeless": _hopeless,
     "broken": _broken,
+    "awaiting": _awaiting,
     "endless": _endless,
     "deaf": _deaf,
     "stalled": _stalled,
@@ -130,6 +138,7 @@ broken = _team(
     "broken", _step("quick", "First"), _step("broken", "Second", after=["quick"]), _step("quick-last", "Third", after=["broken"])
 )
 alone = _team("alone", _step("broken", "Alone"))
+awaiting = _team("awaiting", _step("awaiting", "Awaiting"))
 endless = _team("endless", _step("quick", "First"), _step("endless", "Endless", after=["quick"]))
 slow = _team("slow", _step("slow", "Slow"))
 deaf = _team("deaf", _step("deaf", "Deaf"))

@@ -12,7 +12,7 @@ SEED ?= 1
 MINUTES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test lint types format simulate mutants crash-points chaos servers stop-servers lock
+.PHONY: help install dev demo test lint types format simulate mutants crash-points chaos bench servers stop-servers lock
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -46,6 +46,14 @@ crash-points: dev ## let each process die before and after each durable step, on
 chaos: dev ## break processes, servers and lines while requests run (REQUESTS=500 SEED=1 MINUTES=3)
 	@$(BIN)/python -m tests.chaos --requests $(REQUESTS) --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
+# In an environment of its own: what it is measured beside stays out of the others.
+bench: ## measure CPU, speed and memory beside Celery and others (a quick look: ARGS="--only briefline,celery --pairs 2")
+	@$(MAKE) --no-print-directory VENV=$(VENV)-bench .measure
+
+.PHONY: .measure
+.measure: $(VENV)/.bench
+	@$(BIN)/python -m ops.bench $(ARGS)
+
 format: dev ## rewrite the code as ruff wants it
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -64,6 +72,10 @@ $(VENV)/.runtime: requirements/runtime.txt pyproject.toml | $(BIN)/pip
 $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/pip
 	$(call install_locked,requirements/dev.txt)
 	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.bench: requirements/bench.txt pyproject.toml | $(BIN)/pip
+	$(call install_locked,requirements/bench.txt)
+	@touch $@
 
 # --no-build-isolation: the build uses setuptools from the lock instead of fetching one that no hash holds.
 define install_locked
@@ -95,3 +107,4 @@ lock: ## write requirements/*.txt anew from pyproject.toml (needs uv)
 	$(COMPILE) $(ARGS) -o requirements/runtime.txt
 	$(COMPILE) $(ARGS) -c requirements/runtime.txt --extra openai -o requirements/openai.txt
 	$(COMPILE) $(ARGS) -c requirements/openai.txt --extra dev -o requirements/dev.txt
+	$(COMPILE) $(ARGS) -c requirements/openai.txt --extra bench -o requirements/bench.txt

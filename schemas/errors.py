@@ -13,7 +13,8 @@ BrieflineError                   .retryable says whether the same call may succe
 │   ├── NotFound                 no such request, step, team or agent
 │   └── KeyReused                the idempotency key belongs to a request with other content
 ├── Unreadable                   a message or a stored value that nobody here can read
-│   └── UnsupportedVersion       of another major schema version, or of an unknown kind
+│   ├── UnsupportedVersion       of another major schema version, or of an unknown kind
+│   └── UnreadableArtifact       an artifact that is gone, past its time, cut off or changed
 ├── ProtocolViolation            a message that contradicts the board; parked, never an agent's failure
 ├── Unavailable                  a server that does not answer (retryable)
 │   ├── OutcomeUnknown           sent, but not known to have arrived; sending again is safe
@@ -89,6 +90,15 @@ class Unreadable(BrieflineError):
 
 class UnsupportedVersion(Unreadable):
     """A message or value of another major schema version, or of a kind unknown here."""
+
+
+class UnreadableArtifact(Unreadable):
+    """An artifact that its store does not have any more, or whose content is not what was put there."""
+
+    def __init__(self, artifact_id: str, why: str) -> None:
+        super().__init__(f"unreadable_artifact {artifact_id}: {why}")
+        self.artifact_id = artifact_id
+        self.why = why
 
 
 class ProtocolViolation(BrieflineError):

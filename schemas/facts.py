@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
+from schemas.artifacts import ArtifactRef
 from schemas.frozen import Frozen, Scalar
 
 
@@ -50,4 +51,6 @@ class Fact(Frozen):
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
     unit: str | None = None
     expires_at: AwareDatetime | None = None
+    artifact: ArtifactRef | None = None
+    """Where the value was too big: `value` is then the artifact's id."""
     sensitivity: Sensitivity = Sensitivity.INTERNAL

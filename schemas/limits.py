@@ -31,6 +31,12 @@ MAX_NAME_LENGTH = 64
 MAX_SUMMARY_CHARACTERS = 60_000
 """An agent's text for the user."""
 
+MAX_ARTIFACT_BYTES = 32 * 1024 * 1024
+"""One artifact. Its hash is compared whole on reading, so it has to fit into memory."""
+
+MAX_ARTIFACT_SUMMARY_CHARACTERS = 100
+"""What a reference says of its artifact."""
+
 
 def within(size: int, limit: int, what: str, *, path: str = "", unit: str = "bytes") -> None:
     """Refuse what is larger than its limit.

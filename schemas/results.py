@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from schemas.artifacts import ArtifactRef
 from schemas.facts import Fact
 from schemas.frozen import Frozen
 from schemas.limits import MAX_SUMMARY_CHARACTERS
@@ -52,6 +53,8 @@ class FailureCode(StrEnum):
     """A required need that no completed step supplied."""
     BRIEF_TOO_LARGE = "BRIEF_TOO_LARGE"
     """Constraints and required facts alone are over the brief's limit."""
+    UNREADABLE_ARTIFACT = "UNREADABLE_ARTIFACT"
+    """An artifact that the step was given is gone from the store, or damaged: run the step again that made it."""
     FACTS_DIFFER = "FACTS_DIFFER"
     """A rule that demands the same value of every call saw two."""
     ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
@@ -109,6 +112,9 @@ class MadeWith(Frozen):
 MADE_WITH_LABEL = "made_with"
 """Label of an event that ends an attempt without a result: its `MadeWith` as JSON."""
 
+PRIVATE_LABEL = "private"
+"""Label of an event that ends an attempt: id of the artifact with the run's messages and tool calls, for people alone."""
+
 
 class AgentResult(Frozen):
     """The outcome of one run. `summary` is for the user and goes only into the answer; `facts` is what downstream steps get."""
@@ -120,7 +126,8 @@ class AgentResult(Frozen):
     facts: tuple[Fact, ...] = ()
     superseded: tuple[Fact, ...] = ()
     """Facts that a later call of the same run replaced."""
-    artifacts: tuple[str, ...] = ()
+    artifacts: tuple[ArtifactRef, ...] = ()
+    """What the run made and is too big for a field; never a private one."""
     tool_faults: tuple[str, ...] = ()
     """Calls that failed on the way, `tool: why` each; the run went on without them."""
     termination: Termination = Termination.ANSWERED

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.artifacts import artifact_of
 from schemas.briefs import Brief, LeftOut, LineOrigin, Manifest, ManifestLine
 from schemas.errors import InvalidValue, Unreadable
 from schemas.facts import Fact, Provenance, Sensitivity, Zone
@@ -35,6 +36,9 @@ PROVENANCES = st.builds(
     rules_version=st.none() | TEXT,
     zone=st.sampled_from(Zone),
 )
+REFERENCES = st.builds(
+    lambda content, **given: artifact_of(content, **given).ref, st.binary(max_size=20), producer=TEXT, summary=TEXT, private=st.booleans()
+)
 FACTS = st.builds(
     Fact,
     key=TEXT,
@@ -43,6 +47,7 @@ FACTS = st.builds(
     confidence=st.floats(0, 1),
     unit=st.none() | TEXT,
     expires_at=TIMES,
+    artifact=st.none() | REFERENCES,
     sensitivity=st.sampled_from(Sensitivity),
 )
 COUNTS = st.integers(0, 10**9)
@@ -56,7 +61,7 @@ RESULTS = st.builds(
     summary=TEXT,
     facts=st.lists(FACTS, max_size=3).map(tuple),
     superseded=st.lists(FACTS, max_size=1).map(tuple),
-    artifacts=st.lists(TEXT, max_size=2).map(tuple),
+    artifacts=st.lists(REFERENCES, max_size=2).map(tuple),
     termination=st.sampled_from(Termination),
     usage=USAGES,
     failure=st.none() | FAILURES,

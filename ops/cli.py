@@ -119,13 +119,26 @@ def list_(
 def show(
     request: RequestArgument,
     brief: Annotated[str | None, typer.Option(metavar="STEP", help="Print exactly what this step's model was given.")] = None,
+    at: Annotated[int | None, typer.Option(metavar="N", help="As it was after this event of its timeline.")] = None,
     team: TeamOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a request: steps, facts with sources, briefs, timeline, answer."""
     from ops.commands.requests import show as run
 
-    _run(run(_settings(quiet=True), request, brief=brief, team_name=team, as_json=as_json))
+    _run(run(_settings(quiet=True), request, brief=brief, at=at, team_name=team, as_json=as_json))
+
+
+@app.command()
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="A request, or REQUEST@N: as it was after its event N.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="What to compare it with, likewise.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what differs between two requests: constraints, steps, facts with sources, versions, answer."""
+    from ops.commands.travel import diff as run
+
+    _run(run(_settings(quiet=True), a, b, as_json=as_json))
 
 
 @app.command()

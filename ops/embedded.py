@@ -51,9 +51,9 @@ class Runtime(Client):
         await self.wait(request_id)
         return await self.show(request_id)
 
-    async def show(self, request_id: str, team: Team | None = None) -> Report:
-        """Return everything that can be said of a request."""
-        return await super().show(request_id, team or self.team)
+    async def show(self, request_id: str, team: Team | None = None, *, at: int | None = None) -> Report:
+        """Return everything that can be said of a request, now or as it was after an event."""
+        return await super().show(request_id, team or self.team, at=at)
 
 
 @asynccontextmanager

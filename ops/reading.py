@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from ops.comparing import Comparison, compare, moment_of
 from ops.dead_letters import DeadLetter, letter_fields, letter_of
 from ops.following import LOOK_SECONDS, events_of, gone
 from ops.records import damaged
@@ -96,13 +97,24 @@ class Reader:
                     if current.status.over:
                         return
 
-    async def show(self, request_id: str, team: Team | None = None) -> Report:
+    async def show(self, request_id: str, team: Team | None = None, *, at: int | None = None) -> Report:
         """Return everything that can be said of a request; with its team's code, briefs too.
 
+        `at` is an event position: the report is of the board as it was after that event.
+
         Raises:
-            NotFound: the board has no such request.
+            NotFound: the board has no such request, or the request no such event.
         """
-        return report(request_id, await self._board.events(request_id), team)
+        return report(request_id, await self._board.events(request_id), team, at=at)
+
+    async def diff(self, a: str, b: str) -> Comparison:
+        """Return what differs between two requests, each named by its id, or as `REQUEST@N`: as it was after event N.
+
+        Raises:
+            NotFound: the board has no such request, or the request no such event.
+        """
+        (first, at), (second, then) = moment_of(a), moment_of(b)
+        return compare(*await asyncio.gather(self.show(first, at=at), self.show(second, at=then)))
 
     async def damaged(self, request_id: str) -> dict[str, str]:
         """Return the fields of a request that are not as its events say, or that cannot be read, each with the reason.

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from ops.comparing import Comparison
 from ops.dead_letters import DeadLetter
 from ops.findings import Finding
 from ops.reading import Listed
@@ -30,6 +31,7 @@ _STATE_STYLE = {
     "SKIPPED": "dim yellow",
 }
 _STATE_MARK = {"COMPLETED": "✔", "FAILED": "✘", "RUNNING": "▶", "READY": "…", "WAITING": "·", "SKIPPED": "–"}
+_DIFF_STYLE = {"+": "green", "-": "red", "@": "cyan"}
 _LEVEL_STYLE = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -40,7 +42,8 @@ def state_text(state: str) -> Text:
 
 def plan_table(report: Report) -> Table:
     """The whole plan with how each step stands: what `submit --wait` shows live."""
-    table = Table(title=f"{report.request_id}  {report.status}", title_justify="left", expand=False)
+    moment = f"  as it was after event {report.position} of {report.position + report.later}" if report.later else ""
+    table = Table(title=f"{report.request_id}  {report.status}{moment}", title_justify="left", expand=False)
     for column in ("step", "title", "state", "attempt", "took", "ended", "after"):
         table.add_column(column, no_wrap=column in ("state", "took"))
     for each in report.steps:
@@ -119,6 +122,25 @@ def full(report: Report) -> Group:
         parts.append(briefs_table(report))
     parts += [timeline_table(report), answer_block(report)]
     return Group(*parts)
+
+
+def comparison(compared: Comparison) -> Group:
+    """What differs between two requests, and their answers line by line."""
+    parts: list[RenderableType] = []
+    if not compared.same_team:
+        said = f"two teams, {compared.a.team} and {compared.b.team}: steps and facts of one name may mean different things"
+        parts.append(Text(said, style="yellow"))
+    if compared.differences:
+        table = Table(title="differences", title_justify="left")
+        for column in ("", "name", str(compared.a), str(compared.b)):
+            table.add_column(column, overflow="fold")
+        for each in compared.differences:
+            table.add_row(
+                each.kind, Text(each.name), *(Text("–", style="dim") if side is None else Text(side) for side in (each.a, each.b))
+            )
+        parts.append(table)
+    parts += [Text(line, style=_DIFF_STYLE.get(line[:1], "")) for line in compared.answer]
+    return Group(*parts) if parts else Group(Text(f"{compared.a} and {compared.b} differ in nothing that is compared"))
 
 
 def list_table(listed: Sequence[Listed]) -> Table:

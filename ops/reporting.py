@@ -17,7 +17,7 @@ from schemas.codec import Json
 from schemas.errors import NotFound, ProtocolViolation, Unreadable
 from schemas.facts import Fact
 from schemas.plans import Step
-from schemas.requests import AnswerRecord, Gap, RequestRecord, RequestStatus, StatusRecord, StepRecord
+from schemas.requests import AnswerRecord, ConstraintRecord, Gap, RequestRecord, RequestStatus, StatusRecord, StepRecord
 from schemas.results import AgentResult, Failure, Usage
 from workers.agents.agent import AgentBrief
 from workers.preparing import brief_of, material_of
@@ -65,11 +65,20 @@ class Report:
     briefs: tuple[BriefReport, ...]
     events: tuple[Event, ...]
     failure: Failure | None = None
+    constraints: tuple[ConstraintRecord, ...] = ()
+    """In declared order."""
+    later: int = 0
+    """How many events came after the moment that is shown; 0 for a report of now."""
 
     @property
     def request_id(self) -> str:
         """The request's id."""
         return self.request.id
+
+    @property
+    def position(self) -> int:
+        """Position of the last event that the report knows of."""
+        return self.events[-1].position
 
     @property
     def text(self) -> str:
@@ -109,20 +118,30 @@ class Report:
                 "output_tokens": self.usage.output_tokens,
             },
             "events": len(self.events),
+            **({"at": self.position, "later_events": self.later} if self.later else {}),
         }
         return {**shape, "timeline": [_event_json(event) for event in self.events]} if timeline else shape
 
 
-def report(request_id: str, events: Sequence[Event], team: Team | None = None) -> Report:
+def report(request_id: str, events: Sequence[Event], team: Team | None = None, *, at: int | None = None) -> Report:
     """Fold a request's events into a report; with its team's code the briefs are rebuilt too.
 
+    `at` is an event position: the report is of the board as it was after that event, whatever came later.
+
     Raises:
-        NotFound: the board has no such request.
+        NotFound: the board has no such request, or the request no such event.
         Unreadable: naming each field that cannot be read.
     """
-    with _naming_fields(request_id, events):
-        told = _told(request_id, events, fold(events))
+    known = events if at is None else _up_to(request_id, events, at)
+    with _naming_fields(request_id, known):
+        told = replace(_told(request_id, known, fold(known)), later=len(events) - len(known))
     return told if team is None else with_briefs(told, team)
+
+
+def _up_to(request_id: str, events: Sequence[Event], at: int) -> Sequence[Event]:
+    if events and not 1 <= at <= events[-1].position:
+        raise NotFound(f"request {request_id} has events 1 to {events[-1].position}, and no event {at}", path="at")
+    return [event for event in events if event.position <= at]
 
 
 @contextmanager
@@ -143,8 +162,9 @@ def _told(request_id: str, events: Sequence[Event], state: Mapping[str, Stored])
     view = outlined(View(request_id, events[-1].at_ms, events[-1].position, state, frozenset(state)))
     steps = _steps(view, events, over=status.status.over)
     answer = AnswerRecord.from_json(state[fields.ANSWER].value) if fields.ANSWER in state and status.status.over else None
+    request = RequestRecord.from_json(state[fields.REQUEST].value)
     return Report(
-        request=RequestRecord.from_json(state[fields.REQUEST].value),
+        request=request,
         status=status.status,
         answer=answer.text if answer else "",
         steps=steps,
@@ -158,6 +178,7 @@ def _told(request_id: str, events: Sequence[Event], state: Mapping[str, Stored])
         briefs=(),
         events=tuple(events),
         failure=status.failure,
+        constraints=tuple(record for name in request.constraints if (record := view.constraint(name)) is not None),
     )
 
 

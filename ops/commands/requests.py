@@ -95,8 +95,10 @@ async def list_requests(settings: Settings, *, status: RequestStatus | None, lim
     return DONE
 
 
-async def show(settings: Settings, request_id: str, *, brief: str | None, team_name: str | None, as_json: bool) -> int:
-    """Show everything of one request, or exactly the brief that one step's model was given.
+async def show(
+    settings: Settings, request_id: str, *, brief: str | None = None, at: int | None = None, team_name: str | None, as_json: bool
+) -> int:
+    """Show everything of one request, now or as it was after event `at`, or exactly the brief that one step's model was given.
 
     It is told from the request's events. A field that does not say the same is named on standard error.
     """
@@ -105,7 +107,7 @@ async def show(settings: Settings, request_id: str, *, brief: str | None, team_n
         damaged = await client.damaged(request_id)
         for name, why in damaged.items():
             print(f"field {name!r} is damaged: {why}", file=sys.stderr)
-        report = await client.show(request_id)
+        report = await client.show(request_id, at=at)
     team = team_at_hand(settings, report.request.team, team_name)
     if team is not None:
         report = with_briefs(report, team)

@@ -34,6 +34,8 @@ NEEDS_SERVERS = {
     "submit and wait": ["submit", "订单 88231", "--wait", "--json"],
     "list": ["list", "--json"],
     "show": ["show", "some-request"],
+    "show a moment": ["show", "some-request", "--at", "3"],
+    "diff": ["diff", "some-request@3", "another-request"],
     "cancel": ["cancel", "some-request"],
     "dead list": ["dead", "list"],
     "dead show": ["dead", "show", "some-request", "product"],

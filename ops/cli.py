@@ -142,6 +142,25 @@ def diff(
 
 
 @app.command()
+def fork(
+    request: RequestArgument,
+    at: Annotated[str, typer.Option(metavar="STEP", help="This step and everything below it run anew.")],
+    constraint: Annotated[list[str] | None, typer.Option(help="name=value, in place of the request's own. Repeatable.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: the same key and fork is the same request.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds until the fork ends as it is; the request's if left out.")] = None,
+    team: TeamOption = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Show the plan until it is over, then the answer.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Open a new request that takes up another one from a step on, and reuses what came before."""
+    from ops.commands.travel import fork as run
+
+    given = _pairs(constraint or [])
+    settings = _settings(quiet=True)
+    _run(run(settings, request, at=at, constraints=given, key=key, deadline_seconds=deadline, team_name=team, wait=wait, as_json=as_json))
+
+
+@app.command()
 def cancel(
     request: RequestArgument,
     reason: Annotated[str, typer.Option(help="Kept as an event.")] = "",

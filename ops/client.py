@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 
 from ops.following import LOOK_SECONDS, events_of
+from ops.forking import fork
 from ops.producer import Accepted, submit
 from ops.reading import Reader
 from schemas import fields
@@ -52,6 +53,31 @@ class Client(Reader):
             team,
             text,
             tenant=self._tenant,
+            constraints=constraints,
+            idempotency_key=idempotency_key,
+            deadline_seconds=deadline_seconds,
+            trace=trace,
+        )
+
+    async def fork(
+        self,
+        request_id: str,
+        at: str,
+        *,
+        team: Team | None = None,
+        constraints: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+        deadline_seconds: float | None = None,
+        trace: str | None = None,
+    ) -> Accepted:
+        """Open a request that takes up another one from step `at` on; see `ops.forking.fork`."""
+        return await fork(
+            self._board,
+            self._broker,
+            request_id,
+            at,
+            tenant=self._tenant,
+            team=team,
             constraints=constraints,
             idempotency_key=idempotency_key,
             deadline_seconds=deadline_seconds,

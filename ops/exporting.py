@@ -21,7 +21,7 @@ from schemas.facts import Fact
 from schemas.frozen import Frozen
 from schemas.messages import AgentMessage, MessageType, TaskData, wire_type
 from schemas.plans import Step
-from schemas.requests import AnswerRecord, ConstraintRecord, PlanRecord, RequestRecord, StatusRecord, StepRecord
+from schemas.requests import AnswerRecord, ConstraintRecord, PlanRecord, RequestRecord, SessionRecord, StatusRecord, StepRecord
 from schemas.results import AgentResult
 from schemas.teams import TeamCard
 
@@ -39,6 +39,7 @@ RECORDS: dict[str, tuple[type[Frozen], str]] = {
     "agent-result": (AgentResult, "field `result/<id>`"),
     "fact": (Fact, "`facts` of a result"),
     "answer-record": (AnswerRecord, "field `answer`"),
+    "session-record": (SessionRecord, "field `session` of a session"),
     "brief": (Brief, "what an agent is given"),
     "manifest": (Manifest, "`manifest` of a brief"),
 }

@@ -13,19 +13,20 @@ import hashlib
 import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from ops.settings import load_settings
 from ops.wiring import connected, team_of
 from schemas import codec, fields
-from schemas.blackboard import ABSENT, Blackboard, Conflict, Write
+from schemas.blackboard import ABSENT, Blackboard, Conflict, Snapshot, Write
 from schemas.broker import COMMANDS, Broker
 from schemas.errors import BrieflineError, InvalidValue, KeyReused, Unavailable, Undeliverable
 from schemas.limits import MAX_REQUEST_TEXT_BYTES, within
 from schemas.messages import ORCHESTRATOR, MessageType, message
 from schemas.requests import ConstraintRecord, RequestRecord, RequestStatus, Role, StatusRecord, request_id
+from schemas.teams import TeamCard
 from workers.team import Team
 
 OPENING_MS = 60_000
@@ -42,6 +43,28 @@ class Accepted:
 
     request_id: str
     new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the write that opens a request puts."""
+
+    record: RequestRecord
+    card: TeamCard
+    constraints: tuple[ConstraintRecord, ...]
+    deadline_ms: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Further details of the event."""
+
+
+def check_deadline(seconds: float | None) -> None:
+    """Refuse a deadline that is none.
+
+    Raises:
+        InvalidValue: not above 0, or longer than ten years.
+    """
+    if seconds is not None and not 0 < seconds < 10 * 365 * 86_400:
+        raise InvalidValue("a deadline is a length in seconds above 0", path="deadline_seconds")
 
 
 async def submit(
@@ -73,8 +96,7 @@ async def submit(
     if not text.strip():
         raise InvalidValue("a request has at least one word", path="text")
     within(len(text.encode()), MAX_REQUEST_TEXT_BYTES, "the request", path="text")
-    if deadline_seconds is not None and not 0 < deadline_seconds < 10 * 365 * 86_400:
-        raise InvalidValue("a deadline is a length in seconds above 0", path="deadline_seconds")
+    check_deadline(deadline_seconds)
     records = team.resolve(text, constraints)
     key = idempotency_key or uuid.uuid4().hex
     codec.refuse_unsafe(key, "idempotency_key")
@@ -89,25 +111,35 @@ async def submit(
         content_sha256=_content(team.name, text, records),
         trace=trace,
     )
-    new = await _open(board, record, team, records, deadline_seconds or team.card.deadline_seconds)
-    await _announce(broker, record.id, trace)
-    return Accepted(record.id, new)
+    deadline_ms = int((deadline_seconds or team.card.deadline_seconds) * 1000)
+    return await open_request(board, broker, Opening(record, team.card, records, deadline_ms))
 
 
-async def _open(
-    board: Blackboard, record: RequestRecord, team: Team, constraints: tuple[ConstraintRecord, ...], deadline_seconds: float
-) -> bool:
+async def open_request(board: Blackboard, broker: Broker, opening: Opening) -> Accepted:
+    """Open a request, and ring SUBMIT.
+
+    Raises:
+        KeyReused: its key already stands for a request with other content.
+        Unavailable: the board is not there.
+    """
+    new = await _open(board, opening)
+    await announce(broker, opening.record.id, opening.record.trace)
+    return Accepted(opening.record.id, new)
+
+
+async def _open(board: Blackboard, opening: Opening) -> bool:
     """Write the opening; False if the same request was open already.
 
     The mark comes first, so that an open request without a mark cannot be. It is set again afterwards, sooner: a sweeper
     that looked in between, and found nothing, may have taken the first one away.
     """
-    status = StatusRecord(status=RequestStatus.ACCEPTED, deadline_ms=int(deadline_seconds * 1000))
+    record = opening.record
+    status = StatusRecord(status=RequestStatus.ACCEPTED, deadline_ms=opening.deadline_ms)
     puts = {
         fields.REQUEST: record.to_json(),
-        fields.CARD: team.card.to_json(),
+        fields.CARD: opening.card.to_json(),
         fields.STATUS: status.to_json(),
-        **{fields.constraint(each.name): each.to_json() for each in constraints},
+        **{fields.constraint(each.name): each.to_json() for each in opening.constraints},
     }
     write = Write(
         role=Role.PRODUCER,
@@ -115,7 +147,7 @@ async def _open(
         operation_id=uuid.uuid4().hex,
         expect=dict.fromkeys(puts, ABSENT),
         put=puts,
-        labels={"event": "request_opened", "team": team.name},
+        labels={"event": "request_opened", "team": record.team, **opening.labels},
         cause="submit",
         returning=(fields.REQUEST,),
     )
@@ -124,13 +156,30 @@ async def _open(
     await board.enter(record.id, min(FIRST_LOOK_MS, status.deadline_ms))
     if not isinstance(outcome, Conflict):
         return True
-    there = outcome.returned.value(fields.REQUEST)
-    if there is None or RequestRecord.from_json(there).content_sha256 != record.content_sha256:
-        raise KeyReused(f"key {record.idempotency_key!r} stands for request {record.id} with other content", path="idempotency_key")
+    _refuse_other(outcome.returned, record.idempotency_key, record.content_sha256)
     return False
 
 
-async def _announce(broker: Broker, request: str, trace: str | None) -> None:
+async def known(board: Blackboard, request: str, key: str, content_sha256: str) -> bool:
+    """Return whether a request of this key is open already.
+
+    Raises:
+        KeyReused: it is, with other content.
+    """
+    snapshot = await board.read(request, (fields.REQUEST,))
+    if not snapshot.position:
+        return False
+    _refuse_other(snapshot, key, content_sha256)
+    return True
+
+
+def _refuse_other(snapshot: Snapshot, key: str, content_sha256: str) -> None:
+    there = snapshot.value(fields.REQUEST)
+    if there is None or RequestRecord.from_json(there).content_sha256 != content_sha256:
+        raise KeyReused(f"key {key!r} stands for request {snapshot.request_id} with other content", path="idempotency_key")
+
+
+async def announce(broker: Broker, request: str, trace: str | None) -> None:
     """Ring SUBMIT. The request is accepted already: should nobody hear it, the sweeper looks."""
     try:
         await broker.publish(COMMANDS, message(MessageType.SUBMIT, request, sender="producer", recipient=ORCHESTRATOR, trace=trace))

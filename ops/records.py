@@ -12,7 +12,7 @@ from schemas.blackboard import Stored
 from schemas.errors import Unreadable
 from schemas.frozen import Frozen
 from schemas.plans import Step
-from schemas.requests import AnswerRecord, ConstraintRecord, PlanRecord, RequestRecord, StatusRecord, StepRecord
+from schemas.requests import AnswerRecord, ConstraintRecord, PlanRecord, RequestRecord, SessionRecord, StatusRecord, StepRecord
 from schemas.results import AgentResult
 from schemas.teams import TeamCard
 
@@ -22,6 +22,7 @@ RECORDS: Mapping[str, type[Frozen]] = {
     fields.STATUS: StatusRecord,
     fields.PLAN: PlanRecord,
     fields.ANSWER: AnswerRecord,
+    fields.SESSION: SessionRecord,
     fields.CONSTRAINT_PREFIX: ConstraintRecord,
     fields.PLAN_PREFIX: Step,
     fields.STEP_PREFIX: StepRecord,

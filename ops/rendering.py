@@ -17,6 +17,7 @@ from ops.dead_letters import DeadLetter
 from ops.findings import Finding
 from ops.reading import Listed
 from ops.reporting import Report, StepReport
+from schemas.requests import RequestRecord
 from schemas.results import MADE_WITH_LABEL
 
 _STATE_STYLE = {
@@ -60,6 +61,8 @@ def plan_table(report: Report) -> Table:
 
 
 def _took(each: StepReport) -> str:
+    if each.record.reused is not None:
+        return "reused"
     return "" if each.duration_ms is None else f"{each.duration_ms / 1000:.2f} s"
 
 
@@ -115,7 +118,7 @@ def answer_block(report: Report) -> RenderableType:
 
 def full(report: Report) -> Group:
     """Everything of one request."""
-    parts: list[RenderableType] = [Text(report.request.text, style="italic"), plan_table(report)]
+    parts: list[RenderableType] = [Text(report.request.text, style="italic"), *map(Text, origin_lines(report.request)), plan_table(report)]
     if report.facts:
         parts.append(facts_table(report))
     if report.briefs:
@@ -141,6 +144,20 @@ def comparison(compared: Comparison) -> Group:
         parts.append(table)
     parts += [Text(line, style=_DIFF_STYLE.get(line[:1], "")) for line in compared.answer]
     return Group(*parts) if parts else Group(Text(f"{compared.a} and {compared.b} differ in nothing that is compared"))
+
+
+def origin_lines(request: RequestRecord) -> list[str]:
+    """Where a request comes from: its turn in a session, the request that it takes up, and what that means for what it reuses."""
+    lines: list[str] = []
+    if request.session is not None:
+        after = f", after {request.session.previous}" if request.session.previous else ""
+        lines.append(f"session {request.session.name}, turn {request.session.turn}{after}")
+    if (origin := request.forked_from) is not None:
+        reused = ", ".join(origin.reused) or "nothing"
+        lines.append(f"forked from {origin.request}@{origin.position} at {origin.step}; reused: {reused}")
+        if origin.reused:
+            lines += [f"what is reused was made with {name}: {old or '(none)'}" for name, old in origin.changed.items()]
+    return lines
 
 
 def list_table(listed: Sequence[Listed]) -> Table:

@@ -87,8 +87,8 @@ class Report:
 
     @property
     def usage(self) -> Usage:
-        """What all kept results used."""
-        return sum((step.result.usage for step in self.steps if step.result), Usage())
+        """What all results used that were made in this request."""
+        return sum((step.result.usage for step in self.steps if step.result and not step.record.reused), Usage())
 
     def step(self, step_id: str) -> StepReport:
         """Return one step.
@@ -108,6 +108,7 @@ class Report:
             "request_id": self.request_id,
             "status": self.status.value,
             "answer": self.answer,
+            **{name: part.model_dump(mode="json") for name in ("forked_from", "session") if (part := getattr(self.request, name))},
             "steps": [_step_json(each) for each in self.steps],
             "facts": [_fact_json(step, fact) for step, fact in self.facts],
             "gaps": [{"step": gap.step, "reason": gap.reason, "stopped": list(gap.stopped)} for gap in self.gaps],
@@ -240,6 +241,8 @@ def brief_report(report: Report, step_id: str, team: Team) -> BriefReport:
         NotFound: no such step, it was never claimed, or no brief could be built for it.
     """
     each = report.step(step_id)
+    if each.record.reused is not None:
+        raise NotFound(f"step {step_id!r} was given no brief here: its result is that of {each.record.reused}", path="step")
     position = _claimed_at(each, report.events)
     if position is None:
         raise NotFound(f"step {step_id!r} was never claimed, so nobody was given a brief ({each.state})", path="step")
@@ -290,6 +293,8 @@ def _step_json(each: StepReport) -> dict[str, Json]:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
     }
+    if each.record.reused is not None:
+        shape["reused_from"] = str(each.record.reused)
     if each.failure is not None:
         shape["failure"] = {"code": each.failure.code, "description": each.failure.description}
     return shape

@@ -56,6 +56,8 @@ class Actor:
                 more = await self._board.read(request_id, decision.read_more)
                 set_back = more.position < view.position  # what was read before is no longer true
                 view = await self._look(request_id, cause) if set_back else outlined(view.joined(more), view.outline)
+            elif decision.read_source:
+                view = await self._with_source(view, decision.read_source)
             elif decision.change is not None:
                 outcome = await self._write(view, decision.change, asked)
                 if isinstance(outcome, Written):
@@ -83,6 +85,11 @@ class Actor:
         else:
             names = full_fields(outline)
         return view_of(await self._board.read(request_id, names), outline)
+
+    async def _with_source(self, view: View, names: tuple[str, ...]) -> View:
+        request = view.request
+        assert request is not None and request.forked_from is not None, "only of a fork is a source asked for"
+        return view.with_source(await self._board.read(request.forked_from.request, names))
 
     async def _write(self, view: View, change: Change, asked: Cause) -> Outcome:
         if change.enter_first:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator import commanding, ending
+from orchestrator import commanding, ending, reusing
 from orchestrator.causes import CancelAsked, Cause, Continued, DropAsked, Noticed, ReplayAsked, ResultCame, Submitted, Swept
 from orchestrator.decisions import Change, Decision, Ring, RingTask, Verdict
 from orchestrator.growing import check_further
@@ -65,6 +65,8 @@ def _onward(view: View, cause: Cause, retention_seconds: int) -> Decision:
     standing = standings(view, outline)
     if growth := _take_in(view, outline, standing, retention_seconds):
         return growth
+    if taking_over := reusing.take_over(view, outline):
+        return taking_over
     rings = _rings(view, outline, standing, cause)
     if rings or any(state in (Standing.READY, Standing.RUNNING, Standing.WAITING) for state in standing.values()):
         return Decision(rings=rings, next_look_ms=_next_look(view, outline, standing), look_at=_look_at(view, standing))
@@ -98,10 +100,11 @@ def deadline_at_ms(view: View) -> int:
 
 
 def _open_plan(view: View, retention_seconds: int) -> Decision:
-    """Write the plan of the team's card: definitions, steps, status RUNNING."""
+    """Write the plan of the team's card: definitions, steps, status RUNNING (a fork is RUNNING once it has what it reuses)."""
     if missing := view.missing((fields.REQUEST, fields.CARD)):
         return Decision(read_more=missing)
-    card = view.card
+    card, request = view.card, view.request
+    fork = request is not None and request.forked_from is not None
     if card is None:
         failure = Failure(code=FailureCode.REFUSED_PLAN, description="the request has no team card")
         return ending.refuse_plan(view, failure, retention_seconds=retention_seconds)
@@ -117,7 +120,7 @@ def _open_plan(view: View, retention_seconds: int) -> Decision:
         change=Change(
             event="plan_written",
             expect={fields.PLAN: ABSENT, fields.STATUS: view.version(fields.STATUS), **_absent(card.steps)},
-            put={fields.PLAN: plan.to_json(), fields.STATUS: running.to_json(), **_puts(card.steps)},
+            put={fields.PLAN: plan.to_json(), **({} if fork else {fields.STATUS: running.to_json()}), **_puts(card.steps)},
         )
     )
 

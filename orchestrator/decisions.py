@@ -74,11 +74,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do now. With `read_more` nothing is decided yet; with `change` the rest is decided again after it."""
+    """What to do now. With `read_more` or `read_source` nothing is decided yet; with `change` the rest is decided again after it."""
 
     verdict: Verdict = Verdict.FITS
     reason: str = ""
     read_more: tuple[str, ...] = ()
+    read_source: tuple[str, ...] = ()
+    """Of a fork: fields of the request that it takes up, to be read too."""
     change: Change | None = None
     rings: tuple[Ring, ...] = ()
     next_look_ms: int | None = None

@@ -83,6 +83,8 @@ class View:
     asked: frozenset[str]
     leases: Mapping[str, int] = field(default_factory=dict)
     outline: Outline | None = None
+    source: Snapshot | None = None
+    """Of a fork: what was read of the request that it takes up."""
 
     @property
     def exists(self) -> bool:
@@ -148,6 +150,13 @@ class View:
             asked=self.asked | snapshot.asked,
             leases={**self.leases, **snapshot.leases},
         )
+
+    def with_source(self, snapshot: Snapshot) -> View:
+        """This view with what a further read of the source saw."""
+        if self.source is None:
+            return replace(self, source=snapshot)
+        known = {**self.source.fields, **snapshot.fields}
+        return replace(self, source=replace(snapshot, fields=known, asked=self.source.asked | snapshot.asked))
 
     def after(self, write: Write, written: Written) -> View:
         """This view as it is after a write of our own."""

@@ -12,6 +12,8 @@ CARD = "card"
 STATUS = "status"
 PLAN = "plan"
 ANSWER = "answer"
+SESSION = "session"
+"""Of a session, under an id of its own: its newest request."""
 
 STEP_PREFIX = "step/"
 RESULT_PREFIX = "result/"
@@ -61,7 +63,6 @@ _OWNERS: dict[str, Role] = {
     PLAN: Role.ORCHESTRATOR,
     PLAN_PREFIX: Role.ORCHESTRATOR,
     ANSWER: Role.ORCHESTRATOR,
-    RESULT_PREFIX: Role.WORKER,
     SHARED_PREFIX: Role.WORKER,
 }
 
@@ -70,7 +71,8 @@ def check_owner(role: Role, field: str, *, absent: bool, fenced: bool) -> None:
     """Refuse a put by a role that does not own the field's namespace. The Redis script holds the same table.
 
     `absent`: the field does not exist yet (a producer writes only what is absent). `fenced`: the write expects the
-    `step/<id>` that belongs to a `step/` or `result/` put (which worker may write is decided by that fence alone).
+    `step/<id>` that belongs to a `step/` or `result/` put (which worker may write is decided by that fence alone), or the
+    `session` that it puts.
 
     Raises:
         NotPermitted: naming role and field.
@@ -78,11 +80,15 @@ def check_owner(role: Role, field: str, *, absent: bool, fenced: bool) -> None:
     namespace = field[: field.index("/") + 1] if "/" in field else field
     if namespace == STEP_PREFIX:
         allowed = role is Role.ORCHESTRATOR or (role is Role.WORKER and fenced)
+    elif namespace == RESULT_PREFIX:  # the orchestrator puts what a fork reuses, once
+        allowed = fenced and (role is Role.WORKER or (role is Role.ORCHESTRATOR and absent))
+    elif namespace == SESSION:
+        allowed = role is Role.PRODUCER and fenced
     elif namespace == STATUS:
         allowed = (role is Role.PRODUCER and absent) or role is Role.ORCHESTRATOR
     else:
         owner = _OWNERS.get(namespace)
-        allowed = role is owner and (owner is not Role.PRODUCER or absent) and (namespace != RESULT_PREFIX or fenced)
+        allowed = role is owner and (owner is not Role.PRODUCER or absent)
     if not allowed:
         unfenced = namespace in (STEP_PREFIX, RESULT_PREFIX) and not fenced
         raise NotPermitted(f"{role} may not write field {field!r}{' without expecting its step' if unfenced else ''}")

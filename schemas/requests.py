@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import uuid
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from schemas.errors import IllegalTransition
 from schemas.frozen import Frozen, Scalar
 from schemas.results import Failure
 
 _REQUEST_NAMESPACE = uuid.UUID("6f1c9b1e-3a0b-5b57-9f0c-0b6d1f2e7a51")
+_SESSION_NAMESPACE = uuid.UUID("b2d1f3a4-7c55-5e0e-8a41-55f1a9d0c6e3")
+
+RequestId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}#\x00]+$")]
+"""What keys and index members can carry."""
 
 
 class RequestStatus(StrEnum):
@@ -53,6 +60,41 @@ class Role(StrEnum):
     WORKER = "worker"
 
 
+class ForkedFrom(Frozen):
+    """What a fork takes up: a request as it was after one event, from one step on."""
+
+    request: RequestId
+    position: int
+    """The source was read as it was after this event; what came later is not reused."""
+    step: str
+    """It and everything below it run anew."""
+    reused: tuple[str, ...] = ()
+    """The steps whose results are reused, in the order of their commits there."""
+    changed: dict[str, str] = {}
+    """Constraints that are others in the fork -> how they read in the source: the reused steps saw that. Empty: there was none."""
+
+
+class SessionTurn(Frozen):
+    """A request's place in its session."""
+
+    name: str
+    turn: int
+    """Counted from 1."""
+    previous: str | None = None
+    """The request before it, where the session has one."""
+
+
+class SessionRecord(Frozen):
+    """Field `session`, under an id of its own (`session_id`): who may speak next is decided by its version."""
+
+    name: str
+    turn: int
+    last: str
+    """The session's newest request; it may be announced here a moment before it is opened."""
+    previous: str | None = None
+    """The one before that."""
+
+
 class RequestRecord(Frozen):
     """What the user submitted. Field `request`, written once by the producer."""
 
@@ -66,6 +108,8 @@ class RequestRecord(Frozen):
     content_sha256: str
     """Of team, text and given constraints: the same key with other content is refused."""
     trace: str | None = None
+    forked_from: ForkedFrom | None = None
+    session: SessionTurn | None = None
 
 
 class Origin(StrEnum):
@@ -103,6 +147,16 @@ class PlanRecord(Frozen):
     taken_in: tuple[tuple[str, int], ...] = ()
 
 
+class Reused(Frozen):
+    """Where a reused result was made: the request, and the position of its commit there."""
+
+    request: str
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.request}@{self.position}"
+
+
 class StepRecord(Frozen):
     """Field `step/<id>`. Its version is the fencing token; `not_before_ms` is a length since this record's own write."""
 
@@ -119,6 +173,8 @@ class StepRecord(Frozen):
     first_error: str | None = None
     worker: str | None = None
     """Who holds or held it, for people; a hold is the claim's version, never a name."""
+    reused: Reused | None = None
+    """Its result was made in another request; nobody ran it here."""
 
 
 class Gap(Frozen):
@@ -146,6 +202,7 @@ class AnswerRecord(Frozen):
 _STEP_TRANSITIONS: dict[tuple[StepState | None, StepState], frozenset[Role]] = {
     (None, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
     (StepState.FAILED, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
+    (StepState.PENDING, StepState.COMPLETED): frozenset({Role.ORCHESTRATOR}),  # a fork takes over what its source had
     (StepState.RUNNING, StepState.FAILED): frozenset({Role.ORCHESTRATOR, Role.WORKER}),
     (StepState.PENDING, StepState.FAILED): frozenset({Role.ORCHESTRATOR, Role.WORKER}),
     (StepState.PENDING, StepState.RUNNING): frozenset({Role.WORKER}),
@@ -188,3 +245,8 @@ def check_request_transition(before: RequestStatus | None, after: RequestStatus,
 def request_id(tenant: str, idempotency_key: str) -> str:
     """Return the id that a request of this tenant with this key has, always (uuid5), so that no look-up is needed."""
     return str(uuid.uuid5(_REQUEST_NAMESPACE, f"{tenant}\x00{idempotency_key}"))
+
+
+def session_id(tenant: str, name: str) -> str:
+    """Return the id under which the record of a tenant's session stands, always (uuid5)."""
+    return str(uuid.uuid5(_SESSION_NAMESPACE, f"{tenant}\x00{name}"))

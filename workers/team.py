@@ -185,12 +185,7 @@ class Team:
             MissingConstraint: a required one that neither the caller nor the words give, by name.
         """
         given = given or {}
-        known = [constraint.name for constraint in self.constraints]
-        for name in given:
-            if name not in known:
-                raise InvalidValue(
-                    f"team {self.name!r} has no such constraint; there are: {', '.join(known) or 'none'}", path=f"constraints.{name}"
-                )
+        self._refuse_unknown(given)
         records: list[ConstraintRecord] = []
         for constraint in self.constraints:
             record = _record(constraint, text, given)
@@ -201,6 +196,23 @@ class Team:
                     f"{constraint.label} is required, and neither given nor found in the request", path=f"constraints.{constraint.name}"
                 )
         return tuple(records)
+
+    def given(self, given: Mapping[str, object]) -> tuple[ConstraintRecord, ...]:
+        """Return the constraints that are given, and no others, in declared order.
+
+        Raises:
+            InvalidValue: a value of another type, or for a constraint that the team does not have.
+        """
+        self._refuse_unknown(given)
+        return tuple(each.record(given[each.name], Origin.GIVEN) for each in self.constraints if each.name in given)
+
+    def _refuse_unknown(self, given: Mapping[str, object]) -> None:
+        known = [constraint.name for constraint in self.constraints]
+        for name in given:
+            if name not in known:
+                raise InvalidValue(
+                    f"team {self.name!r} has no such constraint; there are: {', '.join(known) or 'none'}", path=f"constraints.{name}"
+                )
 
 
 def _record(constraint: Constraint, text: str, given: Mapping[str, object]) -> ConstraintRecord | None:

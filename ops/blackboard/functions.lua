@@ -31,7 +31,7 @@ local NAMES = { 'values', 'meta', 'leases', 'operations', 'events' }
 local OWNERS = {
   ['request'] = 'producer', ['card'] = 'producer', ['constraint/'] = 'producer',
   ['plan'] = 'orchestrator', ['plan/'] = 'orchestrator', ['answer'] = 'orchestrator',
-  ['result/'] = 'worker', ['field/'] = 'worker',
+  ['field/'] = 'worker',
 }
 
 local function whole(number) return string.format('%.0f', number) end
@@ -160,6 +160,11 @@ local function permitted(write, name, absent)
   local namespace = string.match(name, '^[^/]*/') or name
   if namespace == STEP then
     return write.role == 'orchestrator' or (write.role == 'worker' and write.expected[name])
+  elseif namespace == RESULT then
+    local fenced = write.expected[STEP .. string.sub(name, #RESULT + 1)]
+    return fenced and (write.role == 'worker' or (write.role == 'orchestrator' and absent))
+  elseif namespace == 'session' then
+    return write.role == 'producer' and write.expected[name]
   elseif namespace == 'status' then
     return write.role == 'orchestrator' or (write.role == 'producer' and absent)
   elseif write.role ~= OWNERS[namespace] then
@@ -167,7 +172,7 @@ local function permitted(write, name, absent)
   elseif write.role == 'producer' then
     return absent
   end
-  return namespace ~= RESULT or write.expected[STEP .. string.sub(name, #RESULT + 1)]
+  return true
 end
 
 -- After an outage as long as a lease nobody takes over for one lease, so that holders renew first. `heard` is the time of
@@ -250,7 +255,10 @@ local function refusal_of(keys, named, write)
   if unlimited(prefix) then return end
   if not may(prefix, 'role:' .. write.role) then return refused('write as ' .. write.role) end
   if write.role == 'orchestrator' then return end
-  if write.expire >= 0 then return refused('say when a request expires') end
+  -- A producer may say it of a session's record, which is no request and never becomes one.
+  local session = write.role == 'producer' and #write.put == 1 and write.put[1] == 'session' and write.expire > 0
+    and not redis.call('HGET', keys[VALUES], 'request')
+  if write.expire >= 0 and not session then return refused('say when a request expires') end
   local other = write.role == 'worker' and of_another_agent(prefix, keys, write.put)
   if other then return refused('write ' .. other .. ': the step is of another agent') end
 end

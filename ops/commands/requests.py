@@ -11,6 +11,7 @@ from rich.live import Live
 from ops import rendering
 from ops.client import Client
 from ops.commands.exits import DONE, exit_of, print_exactly, print_json
+from ops.producer import Accepted
 from ops.reading import Reader
 from ops.reporting import Report, brief_report, with_briefs
 from ops.settings import Settings
@@ -35,25 +36,30 @@ async def submit(
     async with connected(settings) as (board, broker):
         client = Client(board, broker, tenant=settings.tenant)
         accepted = await client.submit(team, text, constraints=constraints, idempotency_key=key, deadline_seconds=deadline_seconds)
-        if not wait:
-            if as_json:
-                print_json({"request_id": accepted.request_id, "new": accepted.new})
-            else:
-                print(accepted.request_id)
-            return DONE
-        try:
-            report = await follow(client, accepted.request_id, team, live=not as_json)
-        except asyncio.CancelledError:
-            print(f"request {accepted.request_id} goes on; see: briefline show {accepted.request_id}", file=sys.stderr)
-            raise
+        return await finish(client, accepted, team, wait=wait, as_json=as_json)
+
+
+async def finish(client: Client, accepted: Accepted, team: Team | None, *, wait: bool, as_json: bool) -> int:
+    """Print the id of an open request; with `wait`, show its whole plan until it is over, then its answer. Returns the exit code."""
+    if not wait:
         if as_json:
-            print_json(report.as_json())
+            print_json({"request_id": accepted.request_id, "new": accepted.new})
         else:
-            rendering.console().print(rendering.answer_block(report))
-        return exit_of(report.status)
+            print(accepted.request_id)
+        return DONE
+    try:
+        report = await follow(client, accepted.request_id, team, live=not as_json)
+    except asyncio.CancelledError:
+        print(f"request {accepted.request_id} goes on; see: briefline show {accepted.request_id}", file=sys.stderr)
+        raise
+    if as_json:
+        print_json(report.as_json())
+    else:
+        rendering.console().print(rendering.answer_block(report))
+    return exit_of(report.status)
 
 
-async def follow(client: Client, request_id: str, team: Team, *, live: bool) -> Report:
+async def follow(client: Client, request_id: str, team: Team | None, *, live: bool) -> Report:
     """Wait until a request is over, with the plan drawn anew at each event on a terminal, and return its report."""
     console = rendering.console()
     if not live:

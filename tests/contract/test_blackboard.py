@@ -150,6 +150,9 @@ class TestOwnership:
             (Role.PRODUCER, "step/a"),
             (Role.PRODUCER, "result/a"),
             (Role.PRODUCER, "answer"),
+            (Role.PRODUCER, "session"),
+            (Role.ORCHESTRATOR, "session"),
+            (Role.WORKER, "session"),
             (Role.PRODUCER, "field/x"),
             (Role.ORCHESTRATOR, "unheard-of"),
             (Role.WORKER, "unheard/of"),
@@ -159,6 +162,21 @@ class TestOwnership:
         with pytest.raises(NotPermitted, match=name):
             await bench.write(orchestrator({name: b"1"}, role=role))
         assert await bench.board.events(bench.request_id) == []
+
+    async def test_the_orchestrator_puts_a_result_once_and_only_under_the_fence_of_its_step(self, bench: Bench) -> None:
+        pending = await bench.put(orchestrator({"step/a": b"1"}))
+        taken = await bench.put(orchestrator({"step/a": b"2", "result/a": b"reused"}, pending.versions))
+        before = await bench.board.events(bench.request_id)
+        for versions in (taken.versions, {"step/a": taken.versions["step/a"]}):
+            with pytest.raises(NotPermitted, match="result/a"):
+                await bench.write(orchestrator({"result/a": b"another"}, versions))
+        await unchanged(bench, before)
+
+    async def test_a_producer_moves_a_session_on_by_compare_and_set(self, bench: Bench) -> None:
+        first = await bench.put(orchestrator({"session": b"1"}, {"session": ABSENT}, role=Role.PRODUCER))
+        second = await bench.put(orchestrator({"session": b"2"}, first.versions, role=Role.PRODUCER))
+        assert isinstance(await bench.refused(orchestrator({"session": b"3"}, first.versions, role=Role.PRODUCER)), Conflict)
+        assert (await bench.read("session")).version("session") == second.versions["session"]
 
     async def test_a_producer_writes_only_what_is_absent(self, bench: Bench) -> None:
         await bench.put(opening())

@@ -32,6 +32,7 @@ FIELDS = [
     "plan",
     "plan/a",
     "answer",
+    "session",
     "constraint/c",
     "step/a",
     "step/b",

@@ -35,6 +35,7 @@ from schemas.requests import (
     PlanRecord,
     RequestRecord,
     RequestStatus,
+    SessionRecord,
     StatusRecord,
     StepRecord,
     StepState,
@@ -59,6 +60,7 @@ SAMPLES: dict[str, Frozen] = {
     "answer": AnswerRecord(
         status=RequestStatus.DEGRADED, text="完成", sections=("a",), gaps=(Gap(step="b", reason="TIMEOUT", stopped=("c",)),)
     ),
+    "session": SessionRecord(name="s", turn=2, last="r2", previous="r1"),
     "constraint/": ConstraintRecord(name="a", label="A", value=1, origin=Origin.GIVEN, text="1"),
     "plan/": Step(id="a", title="A", agent="hand", task="Do.", needs=("b.c?",), tools=("look",)),
     "step/": StepRecord(state=StepState.FAILED, agent="hand", failure=FAILURE, first_error="x", worker="w"),

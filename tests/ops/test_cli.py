@@ -36,6 +36,7 @@ NEEDS_SERVERS = {
     "show": ["show", "some-request"],
     "show a moment": ["show", "some-request", "--at", "3"],
     "diff": ["diff", "some-request@3", "another-request"],
+    "fork": ["fork", "some-request", "--at", "iot"],
     "cancel": ["cancel", "some-request"],
     "dead list": ["dead", "list"],
     "dead show": ["dead", "show", "some-request", "product"],

@@ -25,7 +25,8 @@ ALLOWED: dict[str, dict[Role, tuple[str, ...]]] = {
     "plan/iot": {ORCHESTRATOR: ALWAYS},
     "answer": {ORCHESTRATOR: ALWAYS},
     "step/iot": {ORCHESTRATOR: ALWAYS, WORKER: FENCED},
-    "result/iot": {WORKER: FENCED},
+    "result/iot": {ORCHESTRATOR: ("new, fenced",), WORKER: FENCED},
+    "session": {PRODUCER: FENCED},
     "field/stock": {WORKER: ALWAYS},
     # What is no field of ours has no owner.
     "": {},
@@ -35,6 +36,7 @@ ALLOWED: dict[str, dict[Role, tuple[str, ...]]] = {
     "requests": {},
     "request/x": {},
     "status/x": {},
+    "session/x": {},
     "Status": {},
     "/": {},
     "/step/iot": {},

@@ -23,6 +23,7 @@ STEP_TABLE = """
     FAILED    -> PENDING    orchestrator
     RUNNING   -> PENDING    worker
     PENDING   -> RUNNING    worker
+    PENDING   -> COMPLETED  orchestrator
     RUNNING   -> RUNNING    worker
     RUNNING   -> COMPLETED  worker
     RUNNING   -> FAILED     worker

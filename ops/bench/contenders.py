@@ -20,7 +20,15 @@ class Contender:
 
 
 CONTENDERS = {
-    "briefline": Contender("on_briefline", "Briefline", "orchestrator and workers as processes of their own", CASES),
-    "celery": Contender("on_celery", "Celery", "late acks, quorum queue, confirms, results in Redis"),
-    "embedded": Contender("in_briefline", "Briefline, embedded", "one process, no server", CASES),
+    "briefline": Contender("on_briefline", "Briefline", "orchestrator and two workers as processes, by the command line; nothing set", CASES),
+    "celery": Contender("on_celery", "Celery", "late acks, rejection on a lost worker, quorum queue, confirms; two child processes"),
+    "taskiq": Contender("on_taskiq", "taskiq", "quorum queue, confirms (its defaults), taskiq-pipelines; two processes"),
+    "dramatiq": Contender("on_dramatiq", "dramatiq", "classic queue (it knows no other), confirms; two processes of eight threads"),
+    "faststream": Contender("on_faststream", "FastStream, chained by hand", "quorum queues, confirms; only the last result is kept; two processes"),
+    "aio-pika": Contender("on_aio_pika", "aio-pika, chained by hand", "quorum queues, confirms; only the last result is kept; two processes"),
+    "embedded": Contender("in_briefline", "Briefline, embedded", "one process, no server, nothing survives it", CASES),
+    "langgraph": Contender("in_langgraph", "LangGraph, in memory", "one process, a checkpoint after each step", kind="memory"),
+    "langgraph-sqlite": Contender("in_langgraph", "LangGraph, SQLite", "one process, a checkpoint on disk after each step", kind="sqlite"),
+    "autogen": Contender("in_autogen", "autogen-core", "one process, nothing is kept"),
+    "llama-index": Contender("in_llama_index", "llama-index-workflows", "one process, nothing is kept"),
 }

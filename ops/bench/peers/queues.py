@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 
 import aio_pika
-from aio_pika.exceptions import ChannelNotFoundEntity
+from aio_pika.exceptions import AMQPError
 
 LOOK_SECONDS = 0.1
+ANSWER_SECONDS = 3.0
 PATIENCE_SECONDS = 60.0
 
 
@@ -18,16 +20,19 @@ async def served(url: str, consumers: Mapping[str, int]) -> None:
     Raises:
         TimeoutError: they have not come within a minute.
     """
-    async with asyncio.timeout(PATIENCE_SECONDS), await aio_pika.connect(url) as connection:
-        for queue, wanted in consumers.items():
-            while await _count(connection, queue) < wanted:  # noqa: ASYNC110 - the broker tells nobody of it
-                await asyncio.sleep(LOOK_SECONDS)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await _are_served(url, consumers):  # noqa: ASYNC110 - the broker tells nobody
+            await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _count(connection: aio_pika.abc.AbstractConnection, queue: str) -> int:
-    try:
-        async with connection.channel() as channel:
-            declared = await channel.declare_queue(queue, passive=True)
-            return declared.declaration_result.consumer_count or 0
-    except ChannelNotFoundEntity:
-        return 0
+async def _are_served(url: str, consumers: Mapping[str, int]) -> bool:
+    """Look once, on a connection of its own: a queue that is not there yet, or just being made, can end or stall it."""
+    with contextlib.suppress(AMQPError, ConnectionError, TimeoutError):
+        async with asyncio.timeout(ANSWER_SECONDS), await aio_pika.connect(url) as connection:
+            channel = await connection.channel()
+            for queue, wanted in consumers.items():
+                declared = await channel.declare_queue(queue, passive=True)
+                if (declared.declaration_result.consumer_count or 0) < wanted:
+                    return False
+            return True
+    return False

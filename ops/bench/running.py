@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +14,12 @@ from pathlib import Path
 
 import orjson
 
-from ops.bench.contenders import CONTENDERS
+from ops.bench.children import running
+from ops.bench.contenders import CASES, CONTENDERS
 from ops.bench.figures import Figures, figures_of
 from ops.own_servers import RabbitMQProcess, RedisProcess
 
+LEAST_PAIRS = 3
 ROUND_SECONDS = 300.0
 """How long one round of one contender may take; a quiet one takes ten seconds."""
 
@@ -74,6 +75,11 @@ class Plan:
     singles: int
     window: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every contender runs every case, often enough for a median that means something."""
+        return tuple(self.names) == tuple(CONTENDERS) and tuple(self.cases) == CASES and self.pairs >= LEAST_PAIRS
+
     def cases_of(self, name: str) -> list[tuple[str, ...]]:
         """The cases of one contender, grouped by the processes that they share: a model library, once loaded, stays in memory."""
         mine = [case for case in self.cases if case in CONTENDERS[name].cases]
@@ -82,16 +88,21 @@ class Plan:
 
 
 def run(plan: Plan, servers: Servers, tell: Callable[[str], None]) -> Rounds:
-    """Run all rounds and return what they came to; `tell` hears of each as it ends.
+    """Run all rounds and return what they came to; `tell` hears of each as it ends. A round that fails is tried once more.
 
     Raises:
-        Failed: a contender failed.
+        Failed: a contender failed twice in a row.
     """
     found: Rounds = {case: {name: [] for name in plan.names if case in CONTENDERS[name].cases} for case in plan.cases}
     for pair in range(plan.pairs):
         for name in plan.names:
             for cases in plan.cases_of(name):
-                for case, figures in _round(name, cases, plan, servers).items():
+                try:
+                    done = _round(name, cases, plan, servers)
+                except Failed as failed:
+                    tell(f"{failed}\nonce more:")
+                    done = _round(name, cases, plan, servers)
+                for case, figures in done.items():
                     found[case][name].append(figures)
                     tell(f"{pair + 1}/{plan.pairs} {name:18} {case:8} {_said(figures)}")
     return found
@@ -106,12 +117,15 @@ def _said(figures: Figures) -> str:
 
 def _round(name: str, cases: Sequence[str], plan: Plan, servers: Servers) -> dict[str, Figures]:
     numbers = (plan.singles, plan.requests, plan.window, servers.rabbitmq.pid or 0, servers.redis.pid or 0)
-    command = [sys.executable, "-m", "ops.bench.contending", name, ",".join(cases), *map(str, numbers)]
+    folder = servers.redis.folder.parent
+    result, log = folder / "result.json", folder / "round.log"
+    command = ("python", "-m", "ops.bench.contending", str(result), name, ",".join(cases), *map(str, numbers))
     environment = {**servers.environment, "BENCH_KIND": CONTENDERS[name].kind}
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=ROUND_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise Failed(f"{name} took longer than {ROUND_SECONDS:g} s") from error
-    if done.returncode:
-        raise Failed(f"{name} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return {case: figures_of(each) for case, each in orjson.loads(done.stdout.splitlines()[-1]).items()}
+    with log.open("w") as output, running(command, environment, output) as process:
+        try:
+            code = process.wait(ROUND_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise Failed(f"{name} took longer than {ROUND_SECONDS:g} s") from error
+    if code:
+        raise Failed(f"{name} ended with {code}:\n{log.read_text(errors='replace')[-3000:]}")
+    return {case: figures_of(each) for case, each in orjson.loads(result.read_bytes()).items()}

@@ -1,4 +1,7 @@
-"""aio-pika alone, chained by hand: quorum queues, persistent messages, confirms, acknowledged after the step; only the last result is kept."""
+"""aio-pika alone, chained by hand: quorum queues, persistent messages, confirms, acknowledged after the step.
+
+Only the last result is kept.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ async def serve() -> None:
         await channel.set_qos(50)
 
         async def send(letter: chained.Letter, queue: str) -> None:
-            message = aio_pika.Message(orjson.dumps(letter), delivery_mode=aio_pika.DeliveryMode.PERSISTENT, content_type="application/json")
+            message = aio_pika.Message(
+                orjson.dumps(letter), delivery_mode=aio_pika.DeliveryMode.PERSISTENT, content_type="application/json"
+            )
             await channel.default_exchange.publish(message, queue)
 
         async def consume(step: str) -> None:

@@ -1,4 +1,7 @@
-"""FastStream, chained by hand: quorum queues, persistent messages, confirms, acknowledged after the handler; only the last result is kept."""
+"""FastStream, chained by hand: quorum queues, persistent messages, confirms, acknowledged after the handler.
+
+Only the last result is kept.
+"""
 
 from __future__ import annotations
 

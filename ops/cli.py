@@ -91,6 +91,8 @@ def submit(
     constraint: Annotated[list[str] | None, typer.Option(help="name=value; wins over what the words say. Repeatable.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: the same key and content is the same request.")] = None,
     deadline: Annotated[float | None, typer.Option(help="Seconds until the request ends as it is; the team's if left out.")] = None,
+    session: Annotated[str | None, typer.Option(help="The conversation it belongs to: one request after the other.")] = None,
+    session_wait: Annotated[bool, typer.Option("--session-wait", help="Wait until the session's last request is over.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Show the plan until it is over, then the answer.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -100,7 +102,18 @@ def submit(
     given = _pairs(constraint or [])
     words = sys.stdin.buffer.read() if text == "-" else text
     settings = _settings(team=team, quiet=True)
-    _run(run(settings, _text(words), constraints=given, key=key, deadline_seconds=deadline, wait=wait, as_json=as_json))
+    work = run(
+        settings,
+        _text(words),
+        constraints=given,
+        key=key,
+        deadline_seconds=deadline,
+        session=session,
+        session_wait=session_wait,
+        wait=wait,
+        as_json=as_json,
+    )
+    _run(work)
 
 
 @app.command("list")

@@ -11,8 +11,10 @@ from contextlib import aclosing
 
 from ops.following import LOOK_SECONDS, events_of
 from ops.forking import fork
-from ops.producer import Accepted, submit
+from ops.opening import Accepted
+from ops.producer import submit
 from ops.reading import Reader
+from ops.sessions import Session
 from schemas import fields
 from schemas.blackboard import Blackboard, Event
 from schemas.broker import COMMANDS, Broker
@@ -45,8 +47,9 @@ class Client(Reader):
         idempotency_key: str | None = None,
         deadline_seconds: float | None = None,
         trace: str | None = None,
+        session: Session | str | None = None,
     ) -> Accepted:
-        """Open a request; see `ops.producer.submit`."""
+        """Open a request; see `ops.producer.submit`. A session by its name alone is never waited for."""
         return await submit(
             self._board,
             self._broker,
@@ -57,6 +60,7 @@ class Client(Reader):
             idempotency_key=idempotency_key,
             deadline_seconds=deadline_seconds,
             trace=trace,
+            session=Session(session) if isinstance(session, str) else session,
         )
 
     async def fork(

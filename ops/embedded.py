@@ -18,7 +18,7 @@ from ops.blackboard.memory import MemoryBlackboard
 from ops.broker.memory import MemoryBroker
 from ops.client import Client
 from ops.logs import configure
-from ops.producer import Accepted
+from ops.opening import Accepted
 from ops.reporting import Report
 from orchestrator.orchestrator import Orchestrator
 from schemas.blackboard import Blackboard

@@ -11,7 +11,7 @@ import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 
-from ops.producer import Accepted, Opening, announce, check_deadline, known, open_request
+from ops.opening import Accepted, Opening, announce, check_deadline, known, open_request
 from schemas import codec, fields
 from schemas.blackboard import Blackboard, Event, Stored, fold
 from schemas.broker import Broker

@@ -20,7 +20,7 @@ from ops.reporting import Report, report
 from schemas import fields
 from schemas.blackboard import Blackboard, DeadEntry, Event, Snapshot, fold
 from schemas.errors import NotFound, Refused, Unreadable
-from schemas.requests import RequestRecord, RequestStatus, StatusRecord, StepRecord
+from schemas.requests import RequestRecord, RequestStatus, SessionTurn, StatusRecord, StepRecord
 from workers.team import Team
 
 INDEX_LIMIT = 100_000
@@ -40,6 +40,7 @@ class Listed:
     text: str
     opened_at_ms: int
     now_ms: int
+    session: SessionTurn | None = None
 
 
 class Reader:
@@ -215,7 +216,7 @@ def _listed(snapshot: Snapshot) -> Listed | None:
     try:
         stored = snapshot.fields[fields.REQUEST]
         record = RequestRecord.from_json(stored.value)
-        return Listed(record.id, record.team, _status(snapshot), record.text, stored.at_ms, snapshot.now_ms)
+        return Listed(record.id, record.team, _status(snapshot), record.text, stored.at_ms, snapshot.now_ms, record.session)
     except (Unreadable, NotFound, KeyError) as error:
         log.warning("request_unreadable", request=snapshot.request_id, reason=str(error))
         return None

@@ -163,12 +163,13 @@ def origin_lines(request: RequestRecord) -> list[str]:
 def list_table(listed: Sequence[Listed]) -> Table:
     """Recent requests."""
     table = Table(expand=True)
-    for column in ("request", "status", "team", "age", "text"):
+    sessions = any(each.session for each in listed)
+    for column in ("request", "status", "team", *(("session",) if sessions else ()), "age", "text"):
         table.add_column(column, no_wrap=True, ratio=1 if column == "text" else None)
     for each in listed:
-        table.add_row(
-            each.request_id, state_text(each.status), each.team, age(each.now_ms - each.opened_at_ms), Text(each.text.replace("\n", " "))
-        )
+        session = Text(f"{each.session.name} #{each.session.turn}" if each.session else "")
+        opened, text = age(each.now_ms - each.opened_at_ms), Text(each.text.replace("\n", " "))
+        table.add_row(each.request_id, state_text(each.status), each.team, *((session,) if sessions else ()), opened, text)
     return table
 
 

@@ -11,6 +11,7 @@ BrieflineError                   .retryable says whether the same call may succe
 │   ├── NotPermitted             a writer that does not own the field
 │   ├── IllegalTransition        a state change that the state machine does not have
 │   ├── NotFound                 no such request, step, team or agent
+│   ├── SessionBusy              the last request of the session is not over
 │   └── KeyReused                the idempotency key belongs to a request with other content
 ├── Unreadable                   a message or a stored value that nobody here can read
 │   ├── UnsupportedVersion       of another major schema version, or of an unknown kind
@@ -78,6 +79,10 @@ class IllegalTransition(Refused):
 
 class NotFound(Refused):
     """No such request, step, team, agent or dead letter."""
+
+
+class SessionBusy(Refused):
+    """The last request of the session is not over, so that the next one has to wait."""
 
 
 class KeyReused(Refused):

@@ -11,9 +11,10 @@ from rich.live import Live
 from ops import rendering
 from ops.client import Client
 from ops.commands.exits import DONE, exit_of, print_exactly, print_json
-from ops.producer import Accepted
+from ops.opening import Accepted
 from ops.reading import Reader
 from ops.reporting import Report, brief_report, with_briefs
+from ops.sessions import Session
 from ops.settings import Settings
 from ops.wiring import board_of, connected, team_of
 from schemas.errors import InvalidTeam, NotFound
@@ -30,12 +31,22 @@ async def submit(
     deadline_seconds: float | None,
     wait: bool,
     as_json: bool,
+    session: str | None = None,
+    session_wait: bool = False,
 ) -> int:
     """Submit a request; with `wait`, show the whole plan until it is over, then its answer."""
     team = team_of(settings)
     async with connected(settings) as (board, broker):
         client = Client(board, broker, tenant=settings.tenant)
-        accepted = await client.submit(team, text, constraints=constraints, idempotency_key=key, deadline_seconds=deadline_seconds)
+        part_of = None if session is None else Session(session, session_wait, settings.retention_seconds)
+        accepted = await client.submit(
+            team,
+            text,
+            constraints=constraints,
+            idempotency_key=key,
+            deadline_seconds=deadline_seconds,
+            session=part_of,
+        )
         return await finish(client, accepted, team, wait=wait, as_json=as_json)
 
 
@@ -92,6 +103,7 @@ async def list_requests(settings: Settings, *, status: RequestStatus | None, lim
                     "team": each.team,
                     "age_ms": each.now_ms - each.opened_at_ms,
                     "text": each.text,
+                    **({"session": {"name": each.session.name, "turn": each.session.turn}} if each.session else {}),
                 }
                 for each in listed
             ]

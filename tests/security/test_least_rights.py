@@ -25,11 +25,11 @@ from ops.rabbitmq.permissions import definitions
 from ops.redis.rules import rules_of
 from ops.users import ADMIN, Duty, users_of, worker_user
 from orchestrator.orchestrator import Orchestrator
-from schemas.blackboard import DeadEntry, Write, Written
+from schemas.blackboard import ABSENT, DeadEntry, Write, Written
 from schemas.broker import COMMANDS, RESULT_READY, Address, Exchange, request_event, to_agent, to_dead
 from schemas.errors import AgentFailed, InvalidSettings, NotPermitted, UnsafeServer
 from schemas.messages import MessageType, message
-from schemas.requests import Role
+from schemas.requests import Role, SessionTurn
 from tests.security.guarded import KEYS, TOPOLOGY, Guarded, load
 from tests.support import boards
 from workers.agents.agent import AgentBrief
@@ -107,6 +107,35 @@ async def test_requests_are_finished_with_each_role_under_its_own_least_rights(s
             assert "Ann has done it." in report.answer and "Bob has done it." in report.answer
             assert await operator.dead() == []
             assert (await operator.recent())[0].request_id == accepted.request_id
+
+
+async def test_a_producer_forks_and_goes_on_with_a_session_under_its_own_least_rights(servers: Guarded) -> None:
+    hurdle = Hurdle()
+    hurdle.runs = 2
+    async with asyncio.timeout(60), serving(servers, hurdle.team()) as client:
+        first = await client.submit(hurdle.team(), "Please.", session="sofa")
+        assert await client.wait(first.request_id) == "COMPLETED"
+        second = await client.submit(hurdle.team(), "And now?", session="sofa")
+        fork = await client.fork(first.request_id, "second")
+        assert [await client.wait(each.request_id) for each in (second, fork)] == ["COMPLETED", "COMPLETED"]
+        assert (await client.show(second.request_id)).request.session == SessionTurn(name="sofa", turn=2, previous=first.request_id)
+        assert (await client.show(fork.request_id)).step("first").record.reused is not None
+
+
+async def test_a_producer_says_when_a_session_expires_and_of_no_request(servers: Guarded) -> None:
+    request = await opened(servers)
+    fields, events = await state_of(servers, request)
+    write = boards.orchestrator({"session": b"1"}, {"session": ABSENT}, role=Role.PRODUCER, expire=60)
+    with pytest.raises(NoPermissionError):
+        await call_write(servers, PRODUCER, request, write)
+    assert await state_of(servers, request) == (fields, events)
+    session = f"s-{secrets.token_hex(6)}"
+    async with servers.board(PRODUCER) as board:
+        assert isinstance(await board.write(session, write), Written)
+    for puts in ({"session": b"1", "constraint/x": b"1"}, {"constraint/x": b"1"}, {}):
+        wide = boards.orchestrator(puts, {"session": ABSENT}, role=Role.PRODUCER, expire=60)
+        with pytest.raises(NoPermissionError):
+            await call_write(servers, PRODUCER, f"s-{secrets.token_hex(6)}", wide)
 
 
 async def opened(servers: Guarded) -> str:

@@ -21,7 +21,7 @@ from unittest.mock import patch
 import orjson
 
 import ops.blackboard.memory
-import ops.producer
+import ops.opening
 from ops.blackboard.memory import MemoryBlackboard
 from ops.blackboard.memory_indexes import DueIndex
 from orchestrator import advancing, assembling, commanding, ending, judging, scheduling
@@ -234,7 +234,7 @@ def opened_before_it_is_in_the_index() -> Any:
     original = SimulatedBoard.enter
 
     async def mutated(self: SimulatedBoard, member: str, delay_ms: int) -> None:
-        if self._life.kind != "producer" or delay_ms != ops.producer.OPENING_MS:
+        if self._life.kind != "producer" or delay_ms != ops.opening.OPENING_MS:
             await original(self, member, delay_ms)
 
     return patch.object(SimulatedBoard, "enter", mutated)

@@ -1,9 +1,8 @@
 """Consuming one queue of RabbitMQ, over lost connections, deleted queues and changes of credit.
 
-Every consumer has a connection of its own. An undecodable frame or a refused declaration ends the connection it happens
-on, so it starves nobody else; and publishing goes on when a consumer's line is lost. Deliveries are handled in tasks of
-the consumer's own, which no lost line cancels: settling them is then logged, and the broker hands them out again.
-Called by `ops.broker.rabbitmq`.
+Every consumer has a channel of its own on the process's one consuming connection (`ops.broker.sharing`), and publishing
+goes on when that is lost. Deliveries are handled in tasks of the consumer's own, which no lost line cancels: settling them
+is then logged, and the broker hands them out again. Called by `ops.broker.rabbitmq`.
 """
 
 from __future__ import annotations
@@ -11,41 +10,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
 
 import structlog
 from aiormq import Channel, spec
-from aiormq.abc import DeliveredMessage
 
 from ops.broker.acks import Acks
 from ops.broker.background import Background
 from ops.broker.backoff import delays
 from ops.broker.credit import adjustment
 from ops.broker.dispatching import Dispatcher
-from ops.broker.line import CLOSE_SECONDS, Server, connected, prepared, report_mismatch, translated, why_closed
+from ops.broker.frames import Delivered, acknowledgement, refusal
+from ops.broker.line import CLOSE_SECONDS, Line, Server, prepared, report_mismatch, translated, why_closed
+from ops.broker.sharing import SharedLine
 from ops.broker.topology import Queue
 from schemas.errors import NotPermitted, Unavailable, UnsafeServer
 
 FIRST_PAUSE_SECONDS = 0.1
 STABLE_SECONDS = 10.0
 """A consumption that held this long starts over with short pauses."""
-ACK_WINDOW_SECONDS = 0.001
-"""How long an acknowledgement waits for others: it costs no request any time, and broker and client a third less work."""
+ACK_WINDOW_SECONDS = 0.01
+"""How long an acknowledgement waits for others, unless half the credit is used up by such as wait."""
 MISMATCH_PAUSE_SECONDS = 30.0
 """Between two looks at a queue that exists with other arguments: only a person can change that."""
 
-Park = Callable[[DeliveredMessage, str], Awaitable[None]]
+Park = Callable[[Delivered, str], Awaitable[None]]
 """Stores a message, as it came, with the reason; raises `Unavailable` while that cannot be done."""
 
 log = structlog.get_logger(__name__)
 
 
 class _Intake:
-    """One channel, what is consumed on it, and what came in over it."""
+    """One channel, what is consumed on it, and what came in over it (`ops.broker.frames.Listener`)."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, line: Line, channel: Channel, take: Callable[[Arrived], None], park: Park) -> None:
+        self.line = line
         self.channel = channel
         self.tags: set[str] = set()
         self.granted = 0
@@ -54,13 +54,19 @@ class _Intake:
         self.misfit = False
         self.failed = ""
         self.wake = asyncio.Event()
+        self._take = take
+        self._park = park
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting = 0
+        line.listen(channel, self)
         channel.closing.add_done_callback(lambda _: self.wake.set())
         channel.on_consumer_cancel_callbacks.add(self._on_cancel)
 
     @property
     def over(self) -> bool:
         """Whether nothing will come in here any more."""
-        return bool(self.failed) or self.channel.is_closed
+        return bool(self.failed) or self.channel.is_closed or self.line.is_closed
 
     @property
     def retired(self) -> int:
@@ -72,10 +78,18 @@ class _Intake:
         self.failed = reason
         self.wake.set()
 
-    def take(self, arrived: Arrived) -> None:
-        """Note a delivery that is in hand from now on."""
+    def delivered(self, message: Delivered) -> None:
+        """Take a message that came in."""
+        arrived = Arrived(message, self, self._park)
         self.in_hand.add(arrived)
         self.acks.arrived(arrived.tag)
+        self._take(arrived)
+
+    def returned(self, message: Delivered) -> None:
+        """Nothing is published here."""
+
+    def confirmed(self, tag: int, *, multiple: bool, kept: bool) -> None:
+        """Nothing is published here."""
 
     def let_go(self, arrived: Arrived) -> None:
         """Note a delivery that is no longer in hand: credit that was taken back may be free again."""
@@ -84,14 +98,35 @@ class _Intake:
             self.misfit = True
             self.wake.set()
 
-    async def flush(self, *, wait: bool = False) -> None:
-        """Send the acknowledgements that are due; with `wait`, return once they have left this process."""
-        try:
-            with translated("ack"):
-                for frame in self.acks.take():
-                    await self.channel.basic_ack(frame.tag, multiple=frame.multiple, wait=wait)
-        except Unavailable as error:
-            log.warning("settling_failed", how="ack", error=str(error))
+    def done(self, arrived: Arrived) -> None:
+        """Acknowledge a delivery, together with others that are done by then."""
+        self.acks.done(arrived.tag)
+        self._waiting += 1
+        if self._waiting * 2 >= self.granted:
+            self.flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(ACK_WINDOW_SECONDS, self.flush)
+
+    def hand_back(self, arrived: Arrived) -> None:
+        """Put a delivery back into its queue."""
+        if self.over:
+            log.warning("settling_failed", how="requeue", error="its connection was lost")
+        else:
+            self.line.send(refusal(self.channel.number, arrived.tag))
+        self.acks.left(arrived.tag)
+
+    def flush(self) -> None:
+        """Send the acknowledgements that are due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting = 0
+        frames = self.acks.take()
+        if self.channel.is_closed or self.line.is_closed:
+            if frames:
+                log.warning("settling_failed", how="ack", error="its connection was lost", frames=len(frames))
+            return
+        self.line.send(b"".join(acknowledgement(self.channel.number, frame.tag, multiple=frame.multiple) for frame in frames))
 
     def _on_cancel(self, frame: spec.Basic.Cancel) -> None:
         self.fail("the queue was deleted")
@@ -102,12 +137,12 @@ class Arrived:
 
     __slots__ = ("_intake", "_message", "_park", "consumption", "tag")
 
-    def __init__(self, message: DeliveredMessage, consumption: str, intake: _Intake, park: Park) -> None:
+    def __init__(self, message: Delivered, intake: _Intake, park: Park) -> None:
         self._message = message
         self._intake = intake
         self._park = park
-        self.consumption = consumption
-        self.tag = message.delivery_tag or 0
+        self.consumption = message.consumption
+        self.tag = message.tag
 
     @property
     def body(self) -> bytes:
@@ -117,26 +152,24 @@ class Arrived:
     @property
     def redelivered(self) -> bool:
         """Whether the broker says that it handed it out before."""
-        return bool(self._message.redelivered)
+        return self._message.redelivered
 
     async def ack(self) -> None:
         """Settle it for good, together with others that are done now; on a lost line the broker hands it out again."""
         self._intake.let_go(self)
         if self._intake.over:
             log.warning("settling_failed", how="ack", error="its connection was lost")
-            return
-        self._intake.acks.done(self.tag)
-        self._intake.wake.set()
+        else:
+            self._intake.done(self)
 
     async def requeue(self) -> None:
         """Hand it back at once."""
+        self.hand_back()
+
+    def hand_back(self) -> None:
+        """Hand it back at once."""
         self._intake.let_go(self)
-        try:
-            with translated("requeue"):
-                await self._intake.channel.basic_nack(self.tag, requeue=True, wait=False)
-        except Unavailable as error:
-            log.warning("settling_failed", how="requeue", error=str(error))
-        self._intake.acks.left(self.tag)
+        self._intake.hand_back(self)
 
     async def park(self, reason: str) -> None:
         """Store it with the reason, confirmed, then settle it."""
@@ -148,9 +181,19 @@ class RabbitMQConsumer:
     """The consumption of one queue (`schemas.broker.Consumer`)."""
 
     def __init__(
-        self, server: Server, queue: Queue, dispatcher: Dispatcher, tasks: Background, park: Park, *, prefetch: int, random: Random
+        self,
+        server: Server,
+        shared: SharedLine,
+        queue: Queue,
+        dispatcher: Dispatcher,
+        tasks: Background,
+        park: Park,
+        *,
+        prefetch: int,
+        random: Random,
     ) -> None:
         self._server = server
+        self._shared = shared
         self._queue = queue
         self._name = server.topology.full(queue.name)
         self._dispatcher = dispatcher
@@ -210,9 +253,9 @@ class RabbitMQConsumer:
             await asyncio.sleep(pause or next(pauses))
 
     async def _one_connection(self) -> None:
-        async with connected(self._server, f"consuming {self._queue.name}") as connection:
-            channel = await prepared(self._server, connection, self._queue)
-            intake = self._intake = _Intake(channel)
+        async with self._shared.used() as line:
+            channel = await prepared(self._server, line, self._queue)
+            intake = self._intake = _Intake(line, channel, self._take, self._park)
             try:
                 await self._fit()
                 if not intake.over:
@@ -220,25 +263,22 @@ class RabbitMQConsumer:
                     self._first_try.set()
                 while not intake.over:
                     await intake.wake.wait()
-                    await asyncio.sleep(ACK_WINDOW_SECONDS)
                     intake.wake.clear()
-                    await intake.flush()
                     if intake.misfit:
                         await self._fit()
             finally:
                 self._intake = None
                 await self._last_words(intake)
+                await self._shared.give_back(line, channel)
             raise Unavailable(intake.failed or why_closed(channel))
 
     async def _last_words(self, intake: _Intake) -> None:
-        """Send what is due before the connection closes, if it still takes anything."""
-        if intake.over:
-            if lost := intake.acks.take():
-                log.warning("settling_failed", how="ack", error="its connection was lost", frames=len(lost))
-        else:
-            with contextlib.suppress(TimeoutError):
+        """Send what is due before the channel closes, if it still takes anything."""
+        intake.flush()
+        if not intake.over:
+            with contextlib.suppress(TimeoutError, OSError):
                 async with asyncio.timeout(CLOSE_SECONDS):
-                    await intake.flush(wait=True)
+                    await intake.line.flushed()
 
     async def _fit(self) -> None:
         """Bring what is consumed in line with the credit. Where that fails the channel is given up, and the run opens another."""
@@ -269,16 +309,14 @@ class RabbitMQConsumer:
             tag = next(self._tags)
             intake.tags.add(tag)
             intake.granted += step.add
-            await intake.channel.basic_consume(self._name, self._on_delivery(intake, tag), consumer_tag=tag)
+            await intake.channel.basic_consume(self._name, _never, consumer_tag=tag)
 
-    def _on_delivery(self, intake: _Intake, tag: str) -> Callable[[DeliveredMessage], Coroutine[Any, Any, None]]:
-        async def on_delivery(message: DeliveredMessage) -> None:
-            # This runs in a task of the channel's, which a lost line cancels: it only hands over.
-            arrived = Arrived(message, tag, intake, self._park)
-            intake.take(arrived)
-            if self._stopping:
-                await arrived.requeue()
-            else:
-                self._tasks.start(self._dispatcher.dispatch(arrived))
+    def _take(self, arrived: Arrived) -> None:
+        if self._stopping:
+            arrived.hand_back()
+        else:
+            self._tasks.start(self._dispatcher.dispatch(arrived))
 
-        return on_delivery
+
+async def _never(_: object) -> None:
+    """What the driver would call for a delivery: they come past it."""

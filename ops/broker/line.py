@@ -16,9 +16,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import aiormq
 import structlog
 from aiormq import Channel
-from aiormq.abc import AbstractConnection
+from aiormq.abc import FieldTable
 from aiormq.exceptions import ChannelAccessRefused, ChannelClosed, ChannelPreconditionFailed
 
+from ops.broker.frames import Listener
+from ops.broker.streams import Streams
 from ops.broker.topology import KINDS, Queue, Topology
 from schemas.errors import NotPermitted, Unavailable, UnsafeServer
 
@@ -74,29 +76,77 @@ def told(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+class Line(aiormq.Connection):
+    """A connection of the driver's, over streams that let messages pass beside it."""
+
+    def __init__(self, server: Server, role: str) -> None:
+        self.streams = Streams()
+        properties: FieldTable = {"connection_name": f"{server.instance} {role}"}
+        super().__init__(with_heartbeat(server.url), transport_factory=self.streams, client_properties=properties)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the broker has said that it takes nothing for now."""
+        return self.streams.sorter.blocked
+
+    def listen(self, channel: Channel, listener: Listener) -> None:
+        """Hand the messages and confirms of a channel to `listener` until the channel is closed."""
+        sorter, number = self.streams.sorter, channel.number
+        sorter.listeners[number] = listener
+
+        def forget(_: object) -> None:
+            if sorter.listeners.get(number) is listener:
+                sorter.forget(number)
+
+        channel.closing.add_done_callback(forget)
+
+    def send(self, frames: bytes) -> None:
+        """Send frames of a message's way. What is written to a line that breaks is lost with it."""
+        if self.streams.writer is not None and not self.is_closed:
+            self.streams.writer.write(frames)
+
+    async def flushed(self) -> None:
+        """Return once what was sent has left this process, as far as the system takes it."""
+        if self.streams.writer is not None:
+            await self.streams.writer.drain()
+
+
+async def connect(server: Server, role: str) -> Line:
+    """Open a connection.
+
+    Raises:
+        Unavailable: it cannot be had within the deadline.
+    """
+    line = Line(server, role)
+    line.READER_CLOSE_TIMEOUT = FAREWELL_SECONDS  # type: ignore[assignment] # the driver takes seconds in any number
+    with translated("connecting to RabbitMQ"):
+        async with asyncio.timeout(server.call_timeout_seconds):
+            await line.connect()
+    return line
+
+
+async def disconnect(line: Line) -> None:
+    """Close a connection, whatever state it is in."""
+    with contextlib.suppress(Unavailable), translated("closing the connection"):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await line.close()
+
+
 @contextlib.asynccontextmanager
-async def connected(server: Server, role: str) -> AsyncIterator[AbstractConnection]:
+async def connected(server: Server, role: str) -> AsyncIterator[Line]:
     """Open a connection; leaving the block closes it.
 
     Raises:
         Unavailable: it cannot be had within the deadline.
     """
-    with translated("connecting to RabbitMQ"):
-        async with asyncio.timeout(server.call_timeout_seconds):
-            connection = await aiormq.connect(
-                with_heartbeat(server.url), client_properties={"connection_name": f"{server.instance} {role}"}
-            )
-    assert isinstance(connection, aiormq.Connection)
-    connection.READER_CLOSE_TIMEOUT = FAREWELL_SECONDS  # type: ignore[assignment] # the driver takes seconds in any number
+    line = await connect(server, role)
     try:
-        yield connection
+        yield line
     finally:
-        with contextlib.suppress(Unavailable), translated("closing the connection"):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await connection.close()
+        await disconnect(line)
 
 
-async def opened(server: Server, connection: AbstractConnection, *, confirms: bool = False) -> Channel:
+async def opened(server: Server, connection: Line, *, confirms: bool = False) -> Channel:
     """Open a channel.
 
     Raises:
@@ -146,7 +196,7 @@ async def declare(server: Server, channel: Channel, *queues: Queue) -> None:
         raise
 
 
-async def prepared(server: Server, connection: AbstractConnection, *queues: Queue) -> Channel:
+async def prepared(server: Server, connection: Line, *queues: Queue) -> Channel:
     """Open a channel and declare the queues. A user that may not declare needs them to be there already.
 
     Raises:

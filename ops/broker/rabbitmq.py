@@ -14,13 +14,14 @@ from types import TracebackType
 from typing import Any, Self
 
 import structlog
-from aiormq.abc import DeliveredMessage
 
 from ops.broker.background import background
 from ops.broker.consuming import RabbitMQConsumer
 from ops.broker.dispatching import Dispatcher
+from ops.broker.frames import Delivered
 from ops.broker.line import Server
 from ops.broker.publishing import Publisher
+from ops.broker.sharing import SharedLine
 from ops.broker.topology import DEFAULT_PREFIX, UNREADABLE, Topology, takes
 from schemas.broker import Address, Consumer, Handler
 from schemas.errors import NotPermitted, Unavailable, Undeliverable
@@ -57,6 +58,7 @@ class RabbitMQBroker:
         self._server = Server(url, self._topology, instance, call_timeout_seconds, longest_pause_seconds)
         self._random = Random()
         self._publisher = Publisher(self._server, self._random)
+        self._consuming = SharedLine(self._server, "consuming")
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -104,12 +106,13 @@ class RabbitMQBroker:
         """
         declaration = self._topology.queue(queue)
 
-        async def park(message: DeliveredMessage, reason: str) -> None:
+        async def park(message: Delivered, reason: str) -> None:
             await self._park(message, reason, queue)
 
         async with background() as lines, background() as handling:
             consumer = RabbitMQConsumer(
                 self._server,
+                self._consuming,
                 declaration,
                 Dispatcher(queue, handler, self._random),
                 handling,
@@ -124,7 +127,7 @@ class RabbitMQBroker:
             finally:
                 consumer.refuse()
 
-    async def _park(self, message: DeliveredMessage, reason: str, queue: str) -> None:
+    async def _park(self, message: Delivered, reason: str, queue: str) -> None:
         exchange, key = self._topology.full(UNREADABLE.exchange), UNREADABLE.key
         properties = _kept(message) | {"headers": _kept_headers(message) | {REASON_HEADER: reason, QUEUE_HEADER: queue}}
         try:
@@ -146,16 +149,16 @@ class RabbitMQBroker:
         return bool(missing)
 
 
-def _kept(message: DeliveredMessage) -> dict[str, Any]:
+def _kept(message: Delivered) -> dict[str, Any]:
     """The properties that say what the body is; never the message id, which must be new for every publish."""
     names = ("content_type", "content_encoding", "message_type", "correlation_id")
-    properties = message.header.properties
+    properties = message.properties()
     return {name: value for name in names if (value := getattr(properties, name, None))}
 
 
-def _kept_headers(message: DeliveredMessage) -> dict[str, Any]:
+def _kept_headers(message: Delivered) -> dict[str, Any]:
     """Short texts and small numbers only: other headers can be received, and yet not be sent without risk to the line."""
-    headers = message.header.properties.headers or {}
+    headers = message.properties().headers or {}
     kept = {
         key: value
         for key, value in headers.items()

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aiormq.abc import AbstractConnection
-
-from ops.broker.line import Server, close, connected, declare, is_declared, opened
+from ops.broker.line import Line, Server, close, connected, declare, is_declared, opened
 from ops.broker.topology import DEFAULT_PREFIX, Queue, Topology
 from ops.findings import Finding, Level
 from schemas.errors import NotPermitted, Unavailable, UnsafeServer
@@ -51,7 +49,7 @@ def version_finding(product: str, version: str) -> Finding:
     return Finding(Level.OK, what)
 
 
-def _version(connection: AbstractConnection) -> Finding:
+def _version(connection: Line) -> Finding:
     properties = connection.server_properties
     return version_finding(_text(properties.get("product")), _text(properties.get("version")))
 
@@ -60,7 +58,7 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value or "")
 
 
-async def _queue(server: Server, connection: AbstractConnection, queue: Queue) -> Finding:
+async def _queue(server: Server, connection: Line, queue: Queue) -> Finding:
     name = server.topology.full(queue.name)
     if not await is_declared(server, await opened(server, connection), queue.name):
         return Finding(Level.WARN, f"queue {name} is not declared yet", "it is declared when an orchestrator or a worker starts")

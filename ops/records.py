@@ -9,11 +9,13 @@ from collections.abc import Mapping
 
 from schemas import fields
 from schemas.blackboard import Stored
+from schemas.boundary import AbsorbedRecord, BoundaryRecord
 from schemas.errors import Unreadable
 from schemas.frozen import Frozen
 from schemas.plans import Step
 from schemas.requests import AnswerRecord, ConstraintRecord, PlanRecord, RequestRecord, SessionRecord, StatusRecord, StepRecord
 from schemas.results import AgentResult
+from schemas.shared import FieldRecord
 from schemas.teams import TeamCard
 
 RECORDS: Mapping[str, type[Frozen]] = {
@@ -27,12 +29,15 @@ RECORDS: Mapping[str, type[Frozen]] = {
     fields.PLAN_PREFIX: Step,
     fields.STEP_PREFIX: StepRecord,
     fields.RESULT_PREFIX: AgentResult,
+    fields.SHARED_PREFIX: FieldRecord,
+    fields.BOUNDARY: BoundaryRecord,
+    fields.ABSORBED: AbsorbedRecord,
 }
-"""Field, or namespace with its slash -> what stands there. A team's shared state (`field/`) is the team's own."""
+"""Field, or namespace with its slash -> what stands there."""
 
 
 def record_of(name: str) -> type[Frozen] | None:
-    """Return the record that stands in a field, or None for a team's own."""
+    """Return the record that stands in a field, or None for one that is not ours."""
     namespace, slash, _ = name.partition("/")
     return RECORDS.get(namespace + slash)
 

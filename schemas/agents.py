@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schemas.facts import Sensitivity
 from schemas.frozen import Frozen, Name
 
 
@@ -13,5 +14,7 @@ class AgentCard(Frozen):
     tools: tuple[str, ...] = ()
     facts: dict[str, tuple[str, ...]] = {}
     """Fact key -> the tools whose returns can give it; an empty tuple when the agent gives it itself (a black box)."""
+    clearance: Sensitivity = Sensitivity.INTERNAL
+    """The most sensitive value that may stand in its briefs."""
     version: str = ""
     """Short hash of persona, tools, rules and model."""

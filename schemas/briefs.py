@@ -17,6 +17,8 @@ class LineOrigin(StrEnum):
     REQUEST = "request"
     CONSTRAINT = "constraint"
     FACT = "fact"
+    JUDGEMENT = "judgement"
+    SHARED = "shared"
     GAP = "gap"
     SUMMARY = "summary"
     TASK = "task"
@@ -42,7 +44,7 @@ class LeftOut(Frozen):
     step: str
     key: str
     reason: str
-    """`not_needed`, `not_supplied`, `optional_over_limit`, `summary_not_asked` or `summary_over_limit`."""
+    """A reason of the gate, or `not_supplied`, `optional_over_limit`, `summary_not_asked`, `summary_over_limit`, `prose_cut`."""
 
 
 class Manifest(Frozen):
@@ -55,6 +57,8 @@ class Manifest(Frozen):
     tokenizer: str
     limit_characters: int
     limit_tokens: int
+    boundary: str = ""
+    """Version of the boundary rules under which it was built."""
 
 
 class Brief(Frozen):

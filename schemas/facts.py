@@ -50,7 +50,12 @@ class Fact(Frozen):
     provenance: Provenance
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
     unit: str | None = None
+    basis: str | None = None
+    """What the value counts: per night, with tax, of last month."""
     expires_at: AwareDatetime | None = None
     artifact: ArtifactRef | None = None
     """Where the value was too big: `value` is then the artifact's id."""
     sensitivity: Sensitivity = Sensitivity.INTERNAL
+    allowed_use: tuple[str, ...] = ()
+    """Empty: any use that is not forbidden."""
+    forbidden_use: tuple[str, ...] = ()

@@ -14,6 +14,10 @@ PLAN = "plan"
 ANSWER = "answer"
 SESSION = "session"
 """Of a session, under an id of its own: its newest request."""
+BOUNDARY = "boundary"
+"""What was withdrawn, confirmed, approved, and which rules hold; every brief is built with it."""
+ABSORBED = "absorbed"
+"""Whose changes to shared fields, confirmations and action requests were taken in."""
 
 STEP_PREFIX = "step/"
 RESULT_PREFIX = "result/"
@@ -42,14 +46,24 @@ def constraint(name: str) -> str:
     return CONSTRAINT_PREFIX + name
 
 
-def of_brief(step_id: str, inputs: Sequence[str] = (), constraints: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the fields that a step's brief is built from, as far as its input steps and the request's constraints are known.
+def shared(name: str) -> str:
+    """Field of a team's shared field."""
+    return SHARED_PREFIX + name
 
-    Request, definition, constraints, and of each input its definition and result; `plan` where inputs have an order.
+
+def of_brief(
+    step_id: str, inputs: Sequence[str] = (), constraints: Sequence[str] = (), reads: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the fields that a step's brief is built from, as far as its input steps, reads and the request's constraints are known.
+
+    Request, definition, boundary, constraints, shared fields, and of each input its definition and result; `plan` where
+    inputs have an order.
     """
     return (
         REQUEST,
         definition(step_id),
+        BOUNDARY,
+        *map(shared, reads),
         *map(constraint, constraints),
         *((PLAN,) if len(inputs) > 1 else ()),
         *(name for step in inputs for name in (definition(step), result(step))),
@@ -63,7 +77,8 @@ _OWNERS: dict[str, Role] = {
     PLAN: Role.ORCHESTRATOR,
     PLAN_PREFIX: Role.ORCHESTRATOR,
     ANSWER: Role.ORCHESTRATOR,
-    SHARED_PREFIX: Role.WORKER,
+    BOUNDARY: Role.ORCHESTRATOR,
+    ABSORBED: Role.ORCHESTRATOR,
 }
 
 
@@ -71,8 +86,8 @@ def check_owner(role: Role, field: str, *, absent: bool, fenced: bool) -> None:
     """Refuse a put by a role that does not own the field's namespace. The Redis script holds the same table.
 
     `absent`: the field does not exist yet (a producer writes only what is absent). `fenced`: the write expects the
-    `step/<id>` that belongs to a `step/` or `result/` put (which worker may write is decided by that fence alone), or the
-    `session` that it puts.
+    `step/<id>` that belongs to a `step/` or `result/` put (which worker may write is decided by that fence alone), for a
+    `field/` put the step of whoever writes, or the `session` that it puts.
 
     Raises:
         NotPermitted: naming role and field.
@@ -84,11 +99,13 @@ def check_owner(role: Role, field: str, *, absent: bool, fenced: bool) -> None:
         allowed = fenced and (role is Role.WORKER or (role is Role.ORCHESTRATOR and absent))
     elif namespace == SESSION:
         allowed = role is Role.PRODUCER and fenced
+    elif namespace == SHARED_PREFIX:
+        allowed = role is Role.ORCHESTRATOR or (role is Role.WORKER and fenced) or (role is Role.PRODUCER and absent)
     elif namespace == STATUS:
         allowed = (role is Role.PRODUCER and absent) or role is Role.ORCHESTRATOR
     else:
         owner = _OWNERS.get(namespace)
         allowed = role is owner and (owner is not Role.PRODUCER or absent)
     if not allowed:
-        unfenced = namespace in (STEP_PREFIX, RESULT_PREFIX) and not fenced
+        unfenced = role is Role.WORKER and namespace in (STEP_PREFIX, RESULT_PREFIX, SHARED_PREFIX) and not fenced
         raise NotPermitted(f"{role} may not write field {field!r}{' without expecting its step' if unfenced else ''}")

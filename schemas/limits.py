@@ -38,6 +38,13 @@ MAX_ARTIFACT_SUMMARY_CHARACTERS = 100
 """What a reference says of its artifact."""
 
 
+MAX_PAYLOAD_BYTES = 16 * 1024
+"""A judgement or a shared field's value. What is larger is an artifact."""
+
+MAX_PAYLOAD_DEPTH = 8
+"""Nesting of a small JSON value."""
+
+
 def within(size: int, limit: int, what: str, *, path: str = "", unit: str = "bytes") -> None:
     """Refuse what is larger than its limit.
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from schemas.agents import AgentCard
 from schemas.errors import InvalidPlan
 from schemas.frozen import Frozen, Name
+from schemas.gate import May
 from schemas.limits import MAX_STEPS, within
+from schemas.packets import OnFailure, Output
 
 
 class Budget(Frozen):
@@ -51,6 +53,28 @@ class Step(Frozen):
     timeout_seconds: Annotated[float, Field(gt=0)] = 300.0
     budget: Budget = Budget()
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    may: May = May.PROPOSE
+    """What the step may do with what it learns: the gate asks more of what goes into one that may commit."""
+    irreversible: bool = False
+    """Whether what it commits cannot be taken back: then a person is asked first, however good the facts."""
+    uses: tuple[str, ...] = ()
+    """What it does with what it learns, in the words of a packet's allowed and forbidden use."""
+    min_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Of what goes into its brief; None: what the boundary rules ask for what it may do."""
+    outputs: tuple[Output, ...] = ()
+    """Judgements that it may or must bring."""
+    confirms: dict[str, str] = {}
+    """Fact key of this step -> the finding (`step.key`) of another that it confirms from a source of its own."""
+    reads: tuple[Name, ...] = ()
+    """Shared fields that stand in its brief."""
+    writes: tuple[Name, ...] = ()
+    """Shared fields that it changes, adds to or reserves from."""
+    superstep: Name | None = None
+    """Steps of one superstep see one state of the shared fields, and what they add is merged when all of them have ended."""
+    on_failure: OnFailure = OnFailure.FAIL
+    """What happens where the gate blocks a value that it needs."""
+    on_stale: Literal["rerun", "rollback", "person"] = "rerun"
+    """What happens to its result when something that its brief carried was retracted."""
 
     @model_validator(mode="before")
     @classmethod
@@ -135,10 +159,11 @@ def descendants(step_ids: Iterable[str], steps: Iterable[Step]) -> frozenset[str
 
 
 def facts_of(step: Step, agent: AgentCard) -> frozenset[str]:
-    """Return the fact keys that `step` can produce: those of the agent's rules whose tool the step may use."""
+    """Return the keys of what may cross from `step`: facts of the rules whose tool it may use, and the judgements it declares."""
+    judged = frozenset(output.key for output in step.outputs)
     if step.tools is None:
-        return frozenset(agent.facts)
-    return frozenset(key for key, tools in agent.facts.items() if not tools or set(tools) & set(step.tools))
+        return judged | frozenset(agent.facts)
+    return judged | frozenset(key for key, tools in agent.facts.items() if not tools or set(tools) & set(step.tools))
 
 
 def validate(

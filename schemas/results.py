@@ -11,7 +11,9 @@ from schemas.artifacts import ArtifactRef
 from schemas.facts import Fact
 from schemas.frozen import Frozen
 from schemas.limits import MAX_SUMMARY_CHARACTERS
+from schemas.packets import Packet
 from schemas.plans import Step
+from schemas.shared import FieldChange
 
 
 class ResultStatus(StrEnum):
@@ -55,6 +57,12 @@ class FailureCode(StrEnum):
     """Constraints and required facts alone are over the brief's limit."""
     UNREADABLE_ARTIFACT = "UNREADABLE_ARTIFACT"
     """An artifact that the step was given is gone from the store, or damaged: run the step again that made it."""
+    BLOCKED = "BLOCKED"
+    """The gate let a needed value not cross, and says why."""
+    NEEDS_PERSON = "NEEDS_PERSON"
+    """A person has to decide first (`briefline desk`)."""
+    FIELD_REFUSED = "FIELD_REFUSED"
+    """A shared field does not take what the step wants of it."""
     FACTS_DIFFER = "FACTS_DIFFER"
     """A rule that demands the same value of every call saw two."""
     ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
@@ -77,6 +85,8 @@ class Failure(Frozen):
     code: str
     description: str
     retryable: bool = False
+    rests_on: str = ""
+    """Where a person is asked: fingerprint of the values that were offered."""
 
 
 class Usage(Frozen):
@@ -96,6 +106,13 @@ class Usage(Frozen):
         )
 
 
+class ReadOf(Frozen):
+    """One value that a brief carried: the version it was read at, and a fingerprint of what it said."""
+
+    version: str
+    fingerprint: str = ""
+
+
 class MadeWith(Frozen):
     """What a result was made with, so that a later reader can say what has changed since. Versions are short content hashes."""
 
@@ -107,7 +124,14 @@ class MadeWith(Frozen):
     tools: str = ""
     rules: str = ""
     model: str = ""
+    boundary: str = ""
+    """Version of the boundary rules."""
+    reads: dict[str, ReadOf] = {}
+    """`step.key` or `field/<name>` -> what the brief said of it; by this a retraction finds what rests on it."""
 
+
+CROSSINGS_LABEL = "crossings"
+"""Label of an event that ends an attempt: the gate's decisions on what went into its brief, as JSON."""
 
 MADE_WITH_LABEL = "made_with"
 """Label of an event that ends an attempt without a result: its `MadeWith` as JSON."""
@@ -124,6 +148,10 @@ class AgentResult(Frozen):
     status: ResultStatus
     summary: Annotated[str, Field(max_length=MAX_SUMMARY_CHARACTERS)] = ""
     facts: tuple[Fact, ...] = ()
+    packets: tuple[Packet, ...] = ()
+    """Judgements of the agent: findings, suggestions, decisions, action requests. Never facts."""
+    changes: tuple[FieldChange, ...] = ()
+    """What it wants of the team's shared fields."""
     superseded: tuple[Fact, ...] = ()
     """Facts that a later call of the same run replaced."""
     artifacts: tuple[ArtifactRef, ...] = ()

@@ -13,7 +13,9 @@ from schemas import plans
 from schemas.agents import AgentCard
 from schemas.errors import InvalidTeam
 from schemas.frozen import Frozen, Name
+from schemas.gate import BoundaryRules
 from schemas.plans import Step
+from schemas.shared import FieldCard
 
 
 class ConstraintCard(Frozen):
@@ -39,6 +41,10 @@ class TeamCard(Frozen):
     deadline_seconds: Annotated[float, Field(gt=0)] = 3600.0
     language: Literal["en", "zh"] = "en"
     """Of what the runtime itself says to the user: the notice of an answer with gaps."""
+    fields: dict[str, FieldCard] = {}
+    """Shared fields by name."""
+    rules: BoundaryRules = BoundaryRules()
+    """What the gate asks of a crossing."""
     version: str = ""
 
 

@@ -26,6 +26,30 @@ class Phrases:
     """Takes `title` and `key`."""
     step_missing: str
     """Takes `title`."""
+    judgements: str
+    kinds: dict[str, str]
+    """Kind of a judgement -> how it is called."""
+    confidence: str
+    """Takes `confidence`."""
+    because: str
+    """Takes `reason`."""
+    basis: str
+    """Takes `basis`."""
+    until: str
+    """After a value that expires; takes `time`."""
+    artifact: str
+    """Of a reference; takes `id`, `type`, `size` and `summary`."""
+    shared: str
+    contested_value: str
+    """One claim of a contested field, for its arbiter; takes `id`, `value` and `source`."""
+    not_crossing: dict[str, str]
+    """Reason of the gate -> what a reader is told; takes `title` and `key`."""
+    shared_missing: str
+    """Takes `key`."""
+    assumed: str
+    """A judgement that nobody confirmed; takes `title` and `key`."""
+    prose_cut: str
+    """Takes `what`."""
     summaries: str
     task: str
     out_of_scope: str
@@ -53,6 +77,31 @@ ZH = Phrases(
     gaps="【未知或缺失】（保持未知，不要推测）",
     fact_missing="「{title}」没有给出 {key}",
     step_missing="「{title}」没有完成，它的内容都是未知",
+    judgements="【其他环节的判断】（是判断，不是事实；引用时说明是判断）",
+    kinds={"finding": "判断", "suggestion": "建议", "decision": "决定", "artifact_ref": "资料", "retraction": "撤回"},
+    confidence="把握 {confidence:g}",
+    because="理由：{reason}",
+    basis="口径：{basis}",
+    until="有效至 {time}",
+    artifact="资料 {id}（{type}，{size} 字节）：{summary}",
+    shared="【当前状态】（由负责的环节维护，只读）",
+    contested_value="其一 [{id}]：{value}（出处：{source}）",
+    not_crossing={
+        "stale": "「{title}」的 {key} 已过期，需要重新确认，按未知处理",
+        "version_behind": "「{title}」的 {key} 依据的内容已经更新，按未知处理",
+        "no_permission": "「{title}」的 {key} 不在允许使用的范围内",
+        "unreadable_artifact": "「{title}」的 {key} 所指的资料读不到",
+        "low_confidence": "「{title}」的 {key} 把握不够，按未知处理",
+        "schema": "「{title}」的 {key} 类型不对，按未知处理",
+        "too_large": "「{title}」的 {key} 太大，没有传来",
+        "retracted": "「{title}」的 {key} 已被撤回，不可使用",
+        "contested": "{key} 有互相矛盾的说法，尚未裁定，按未知处理",
+        "untrusted": "「{title}」的 {key} 未经独立来源确认，按未知处理",
+        "no_source": "「{title}」的 {key} 没有出处，按未知处理",
+    },
+    shared_missing="{key} 还没有值",
+    assumed="「{title}」的 {key} 是判断，未经确认",
+    prose_cut="「{title}」的文字有删节：{what}",
     summaries="【背景文字】（只供理解，不是证据，不要复述；每行以 > 开头）",
     task="【本次任务】",
     out_of_scope="不在本次范围内：{text}",
@@ -90,6 +139,37 @@ EN = Phrases(
     gaps="[Unknown or missing] (leave it unknown, do not guess)",
     fact_missing='"{title}" did not supply {key}',
     step_missing='"{title}" did not finish, all of it is unknown',
+    judgements="[Judgements of others] (judgements, no facts; say so when you use one)",
+    kinds={
+        "finding": "finding",
+        "suggestion": "suggestion",
+        "decision": "decision",
+        "artifact_ref": "material",
+        "retraction": "retraction",
+    },
+    confidence="confidence {confidence:g}",
+    because="because: {reason}",
+    basis="basis: {basis}",
+    until="valid until {time}",
+    artifact="material {id} ({type}, {size} bytes): {summary}",
+    shared="[Present state] (kept by whoever is responsible; read only)",
+    contested_value="one says [{id}]: {value} (from: {source})",
+    not_crossing={
+        "stale": '{key} of "{title}" has expired and is to be confirmed anew; treat it as unknown',
+        "version_behind": '{key} of "{title}" rests on something that has changed since; treat it as unknown',
+        "no_permission": '{key} of "{title}" may not be used here',
+        "unreadable_artifact": 'the material that {key} of "{title}" refers to cannot be read',
+        "low_confidence": '{key} of "{title}" is not certain enough; treat it as unknown',
+        "schema": '{key} of "{title}" is of the wrong type; treat it as unknown',
+        "too_large": '{key} of "{title}" is too large to be passed on',
+        "retracted": '{key} of "{title}" was withdrawn and must not be used',
+        "contested": "{key} is contested and not settled yet; treat it as unknown",
+        "untrusted": '{key} of "{title}" is not confirmed by an independent source; treat it as unknown',
+        "no_source": '{key} of "{title}" names no source; treat it as unknown',
+    },
+    shared_missing="{key} has no value yet",
+    assumed='{key} of "{title}" is a judgement that nobody confirmed',
+    prose_cut='the text of "{title}" was cut: {what}',
     summaries="[Background] (for understanding only, no evidence, not to be repeated; every line starts with >)",
     task="[Your task]",
     out_of_scope="Out of scope: {text}",

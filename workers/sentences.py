@@ -43,6 +43,14 @@ def cut(text: str, limit: int) -> str:
     return text[:end].rstrip().rstrip("，、；：,;:،؛၊") + ELLIPSIS
 
 
+def sentences_of(text: str) -> list[str]:
+    """Return a text in its sentences, each with what follows it up to the next one; joined again they are the text."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    starts = [0, *ends]
+    pieces = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
+    return [piece for piece in pieces if piece]
+
+
 def _last_end(pattern: regex.Pattern[str], text: str, limit: int) -> int:
     """Return where the last match that ends within `limit` ends, or 0."""
     end = 0

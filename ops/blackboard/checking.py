@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from schemas.blackboard import ABSENT, Write, check_write
 from schemas.errors import InvalidValue, NotPermitted
-from schemas.fields import RESULT_PREFIX, STEP_PREFIX, check_owner, step
+from schemas.fields import RESULT_PREFIX, SHARED_PREFIX, STEP_PREFIX, check_owner, step
 
 MAX_REQUEST_ID_LENGTH = 200
 _NOT_IN_REQUEST_IDS = frozenset("{}#\x00")
@@ -39,9 +39,11 @@ def is_version(text: str) -> bool:
 
 
 def is_fenced(name: str, expect: Mapping[str, str]) -> bool:
-    """Whether a write that expects `expect` carries the fence of the step that the field `name` belongs to."""
+    """Whether a write that expects `expect` carries the fence of the step that `name` belongs to; a shared field: of some step."""
     if name.startswith(RESULT_PREFIX):
         return step(name[len(RESULT_PREFIX) :]) in expect
+    if name.startswith(SHARED_PREFIX):
+        return any(each.startswith(STEP_PREFIX) for each in expect)
     return name in expect
 
 

@@ -31,7 +31,7 @@ local NAMES = { 'values', 'meta', 'leases', 'operations', 'events' }
 local OWNERS = {
   ['request'] = 'producer', ['card'] = 'producer', ['constraint/'] = 'producer',
   ['plan'] = 'orchestrator', ['plan/'] = 'orchestrator', ['answer'] = 'orchestrator',
-  ['field/'] = 'worker',
+  ['boundary'] = 'orchestrator', ['absorbed'] = 'orchestrator',
 }
 
 local function whole(number) return string.format('%.0f', number) end
@@ -143,7 +143,10 @@ local function unpacked(args)
   write.values, next = list(args, next, tonumber(args[16]))
   write.unheld, next = list(args, next, tonumber(args[17]))
   write.returning, next = list(args, next, tonumber(args[18]))
-  for _, name in ipairs(write.expect) do write.expected[name] = true end
+  for _, name in ipairs(write.expect) do
+    write.expected[name] = true
+    write.fenced = write.fenced or string.sub(name, 1, #STEP) == STEP
+  end
   return write
 end
 
@@ -165,6 +168,8 @@ local function permitted(write, name, absent)
     return fenced and (write.role == 'worker' or (write.role == 'orchestrator' and absent))
   elseif namespace == 'session' then
     return write.role == 'producer' and write.expected[name]
+  elseif namespace == 'field/' then
+    return write.role == 'orchestrator' or (write.role == 'worker' and write.fenced) or (write.role == 'producer' and absent)
   elseif namespace == 'status' then
     return write.role == 'orchestrator' or (write.role == 'producer' and absent)
   elseif write.role ~= OWNERS[namespace] then

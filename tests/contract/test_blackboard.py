@@ -144,16 +144,22 @@ class TestOwnership:
             (Role.ORCHESTRATOR, "card"),
             (Role.ORCHESTRATOR, "constraint/budget"),
             (Role.ORCHESTRATOR, "result/a"),
-            (Role.ORCHESTRATOR, "field/x"),
+            (Role.WORKER, "field/x"),
+            (Role.WORKER, "boundary"),
+            (Role.WORKER, "absorbed"),
+            (Role.PRODUCER, "boundary"),
             (Role.PRODUCER, "plan"),
             (Role.PRODUCER, "plan/a"),
             (Role.PRODUCER, "step/a"),
             (Role.PRODUCER, "result/a"),
             (Role.PRODUCER, "answer"),
+<<<<<<< HEAD
             (Role.PRODUCER, "session"),
             (Role.ORCHESTRATOR, "session"),
             (Role.WORKER, "session"),
             (Role.PRODUCER, "field/x"),
+=======
+>>>>>>> dcf40c1 (WIP boundary contracts and gate)
             (Role.ORCHESTRATOR, "unheard-of"),
             (Role.WORKER, "unheard/of"),
         ],

@@ -39,6 +39,7 @@ FIELDS = [
     "result/a",
     "result/b",
     "field/x",
+    "boundary",
     "odd",
 ]
 OPERATIONS = [f"operation-{n:06d}" for n in range(12)]

@@ -1,0 +1,222 @@
+"""Gating: what the board offers to a step, each put before the gate. Pure.
+
+The gate (`schemas.gate`) decides; here an offer is made of a fact, a judgement or a shared field, with what the board says of
+it now. Called by briefing, for the worker line and for `show`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from schemas import fields
+from schemas.blackboard import ABSENT
+from schemas.boundary import NO_BOUNDARY, BoundaryRecord, Ruling
+from schemas.codec import digest
+from schemas.errors import InvalidValue
+from schemas.facts import Fact, Sensitivity, Zone
+from schemas.gate import BoundaryRules, Check, Consumer, Crossing, Offer, Outcome, Reason, decide
+from schemas.packets import Control, Evidence, Kind, OnFailure, Packet, fingerprint, packet_of
+from schemas.plans import Need, Step, needs_of
+from schemas.results import AgentResult, ReadOf
+from schemas.shared import FieldCard, FieldRecord, check_value
+from workers import tokens
+
+SHARED_STEP = "field"
+"""What stands for the step in the name of a shared field's crossing (`field.budget`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """What holds at the gate of one step at one moment."""
+
+    rules: BoundaryRules = field(default_factory=BoundaryRules)
+    record: BoundaryRecord = NO_BOUNDARY
+    clearance: Sensitivity = Sensitivity.INTERNAL
+    cards: Mapping[str, FieldCard] = field(default_factory=dict)
+    shared: Mapping[str, FieldRecord] = field(default_factory=dict)
+    """The shared fields that the step reads, as far as they exist."""
+    now_ms: int | None = None
+    """Board time; None: nothing expires (a brief that nobody runs)."""
+    unreadable: frozenset[str] = frozenset()
+    """Ids of artifacts that are gone, or are not what their hash says."""
+
+    @property
+    def effective(self) -> BoundaryRules:
+        """The rules that hold: the request's own, where somebody changed them, else the team's."""
+        return self.record.rules or self.rules
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """One offer and what the gate decided of it."""
+
+    offer: Offer
+    crossing: Crossing
+    optional: bool
+    fact: Fact | None = None
+    shared: str = ""
+    """The shared field's name, where it is one."""
+
+    @property
+    def step(self) -> str:
+        """Whose it is."""
+        return self.offer.packet.control.producer
+
+    @property
+    def key(self) -> str:
+        """Of the fact or judgement, or the shared field's name."""
+        return self.offer.packet.key
+
+    @property
+    def name(self) -> str:
+        """`step.key`, or `field/<name>`."""
+        return fields.shared(self.shared) if self.shared else self.offer.packet.name
+
+    @property
+    def read(self) -> ReadOf:
+        """By what a later look finds out whether it still says the same."""
+        return ReadOf(version=self.offer.version, fingerprint=fingerprint(self.offer.packet.payload))
+
+
+def weigh_all(step: Step, results: Mapping[str, AgentResult], versions: Mapping[str, str], boundary: Boundary) -> list[Weighed]:
+    """Put before the gate all that completed inputs and shared fields offer to `step`, in the order of results, then of its reads."""
+    consumer = consumer_of(step, boundary.clearance)
+    needs = needs_of(step)
+    offers = [each for result in results.values() for each in _offers(step, needs, result, versions, boundary)]
+    offers += [each for name in step.reads for each in _shared_offers(step, name, versions, boundary)]
+    confirmed = _confirmed_by_the_house(offers)
+    now = boundary.now_ms if boundary.now_ms is not None else 0
+    weighed: list[Weighed] = []
+    for offer, optional, fact, shared in offers:
+        known = offer if offer.confirmed or offer.packet.key not in confirmed else _confirmed(offer, confirmed)
+        crossing = decide(known, consumer, now_ms=now, rules=boundary.effective)
+        weighed.append(Weighed(known, crossing, optional, fact, shared))
+    ruling = ruling_for(step, boundary, weighed)
+    return [_let_through(each, ruling) for each in weighed]
+
+
+def consumer_of(step: Step, clearance: Sensitivity) -> Consumer:
+    """The step as the gate sees it."""
+    return Consumer(
+        step=step.id,
+        may=step.may,
+        clearance=clearance,
+        uses=step.uses,
+        on_failure=step.on_failure,
+        min_confidence=step.min_confidence,
+    )
+
+
+def rests_on(weighed: list[Weighed]) -> str:
+    """Return the fingerprint of what a person is asked about: every value that was offered, with its version."""
+    return digest([[each.name, each.offer.version, each.read.fingerprint] for each in weighed])
+
+
+def ruling_for(step: Step, boundary: Boundary, weighed: list[Weighed]) -> Ruling | None:
+    """Return what a person decided about this step running on these very values, or None where nobody did."""
+    ruling = boundary.record.rulings.get(f"step:{step.id}")
+    return ruling if ruling is not None and ruling.rests_on in ("", rests_on(weighed)) else None
+
+
+_NEVER_BY_RULING = frozenset({Reason.RETRACTED, Reason.CONTESTED, Reason.SCHEMA, Reason.UNREADABLE_ARTIFACT, Reason.NOT_NEEDED})
+
+
+def _let_through(weighed: Weighed, ruling: Ruling | None) -> Weighed:
+    """A person may let a blocked value cross; not one that was withdrawn, is contested or cannot be read."""
+    crossing = weighed.crossing
+    if ruling is None or ruling.choice != "approve" or crossing.reason is None or crossing.reason in _NEVER_BY_RULING:
+        return weighed
+    check = Check(name="person", value=f"{ruling.by or 'a person'} approved: {ruling.reason or 'no reason given'}", passed=True)
+    outcome = Outcome.REFERENCE if weighed.offer.artifact else Outcome.PASS
+    passed = crossing.model_copy(update={"outcome": outcome, "reason": None, "recover": "", "checks": (*crossing.checks, check)})
+    return Weighed(weighed.offer, passed, weighed.optional, weighed.fact, weighed.shared)
+
+
+_Offered = tuple[Offer, bool, Fact | None, str]
+
+
+def _offers(
+    step: Step, needs: tuple[Need, ...], result: AgentResult, versions: Mapping[str, str], boundary: Boundary
+) -> Iterator[_Offered]:
+    """What one completed step offers: its facts, then its judgements."""
+    version = versions.get(fields.result(result.step_id), "")
+    declared = {fact.key: fact for fact in result.facts}
+    for packet in (*map(packet_of, result.facts), *result.packets):
+        matching = [need for need in needs if need.step == result.step_id and need.key in ("*", packet.key)]
+        fact = declared.get(packet.key) if packet.kind is Kind.FACT else None
+        packet = packet.model_copy(update={"control": packet.control.model_copy(update={"consumer": step.id})}) if packet.control.consumer else packet
+        artifact = fact.artifact.id if fact is not None and fact.artifact is not None else ""
+        offer = Offer(
+            packet=packet,
+            version=version,
+            needed=bool(matching),
+            retracted=boundary.record.retracted(result.step_id, packet.key, version),
+            confirmed=boundary.record.confirmed(packet.name, version),
+            readable=artifact not in boundary.unreadable,
+            tokens=tokens.estimate(str(packet.payload)),
+            artifact=bool(artifact),
+            prose=packet.kind is not Kind.FACT and isinstance(packet.payload, str),
+        )
+        yield offer, all(need.optional for need in matching), fact, ""
+
+
+def _shared_offers(step: Step, name: str, versions: Mapping[str, str], boundary: Boundary) -> Iterator[_Offered]:
+    """A shared field's value, where it has one; its arbiter is offered it while it is contested."""
+    record, card = boundary.shared.get(name), boundary.cards.get(name)
+    if record is None or card is None or (record.value is None and not record.contested):
+        return
+    yield shared_offer(step, card, record, versions.get(fields.shared(name), ABSENT)), False, None, name
+
+
+def shared_offer(step: Step, card: FieldCard, record: FieldRecord, version: str) -> Offer:
+    """Return what a shared field offers to a step."""
+    try:
+        if record.value is not None:
+            check_value(card, record.value)
+        fits = True
+    except InvalidValue:
+        fits = False
+    expires = None if record.expires_at_ms is None else datetime.fromtimestamp(record.expires_at_ms / 1000, UTC)
+    packet = Packet(
+        kind=Kind.DECISION,
+        key=card.name,
+        payload="" if record.value is None else record.value,
+        unit=card.unit,
+        control=Control(
+            producer=SHARED_STEP,
+            evidence=record.evidence or tuple(Evidence(ref=name, version=seen) for name, seen in record.seen.items()),
+            created_at=datetime.fromtimestamp(record.at_ms / 1000, UTC) if record.at_ms else None,
+            expires_at=expires,
+            sensitivity=card.sensitivity,
+            on_failure=OnFailure.GAP,
+        ),
+    )
+    return Offer(
+        packet=packet,
+        version=version,
+        contested=record.contested and card.arbiter != step.id,
+        stale=record.flagged if record.flagged and not card.protected else "",
+        tokens=tokens.estimate(str(record.value)),
+        fits=fits,
+    )
+
+
+def _confirmed_by_the_house(offers: list[_Offered]) -> dict[str, set[str]]:
+    """Key -> fingerprints of the values that an internal source gave, among what is offered."""
+    found: dict[str, set[str]] = {}
+    for offer, _, fact, _ in offers:
+        if fact is not None and fact.provenance.zone is Zone.INTERNAL and offer.needed and not offer.retracted:
+            found.setdefault(fact.key, set()).add(fingerprint(fact.value))
+    return found
+
+
+def _confirmed(offer: Offer, confirmed: Mapping[str, set[str]]) -> Offer:
+    says = fingerprint(offer.packet.payload)
+    if says not in confirmed[offer.packet.key]:
+        return offer
+    return Offer(
+        **{name: getattr(offer, name) for name in Offer.__slots__ if name != "confirmed"},
+        confirmed=True,
+    )

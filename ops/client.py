@@ -93,15 +93,15 @@ class Client(Reader):
 
         Raises:
             NotFound: the board has no such request.
-            Refused: it was over already.
+            Refused: it was over already, or has been replayed meanwhile.
             OutcomeUnknown: nobody has answered; it may still be cancelled.
         """
-        status = await self.status(request_id)
-        if status is RequestStatus.CANCELLED:
-            return status
-        if status.over:
-            raise Refused(f"the request is over ({status}); only what is running can be cancelled")
-        await self._command(MessageType.CANCEL, request_id, content=reason)
+        record = await self.status_record(request_id)
+        if record.status is RequestStatus.CANCELLED:
+            return record.status
+        if record.status.over:
+            raise Refused(f"the request is over ({record.status}); only what is running can be cancelled")
+        await self._command(MessageType.CANCEL, request_id, epoch=record.replays, content=reason)
         return await self.status(request_id)
 
     async def replay(self, request_id: str, step_id: str, epoch: int | None = None) -> int:

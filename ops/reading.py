@@ -57,7 +57,15 @@ class Reader:
         Raises:
             NotFound: the board has no such request.
         """
-        return _status(await self._board.read(request_id, (fields.STATUS,)))
+        return (await self.status_record(request_id)).status
+
+    async def status_record(self, request_id: str) -> StatusRecord:
+        """Return a request's status with its deadline and how often it was replayed.
+
+        Raises:
+            NotFound: the board has no such request.
+        """
+        return _status_record(await self._board.read(request_id, (fields.STATUS,)))
 
     async def wait(self, request_id: str) -> RequestStatus:
         """Return the status once the request is over; nothing is polled. Bound it with `asyncio.timeout`.
@@ -205,10 +213,14 @@ class Reader:
 
 
 def _status(snapshot: Snapshot) -> RequestStatus:
+    return _status_record(snapshot).status
+
+
+def _status_record(snapshot: Snapshot) -> StatusRecord:
     value = snapshot.value(fields.STATUS)
     if value is None:
         raise NotFound(f"the board has no request {snapshot.request_id!r}: never opened, or past its retention", path="request")
-    return StatusRecord.from_json(value).status
+    return StatusRecord.from_json(value)
 
 
 def _listed(snapshot: Snapshot) -> Listed | None:

@@ -20,6 +20,7 @@ from schemas.plans import Step
 from schemas.requests import AnswerRecord, ConstraintRecord, Gap, RequestRecord, RequestStatus, StatusRecord, StepRecord
 from schemas.results import AgentResult, Failure, Usage
 from workers.agents.agent import AgentBrief
+from workers.briefing import NoBrief
 from workers.preparing import brief_of, material_of
 from workers.team import Team
 
@@ -270,10 +271,12 @@ def brief_at(step_id: str, events: Sequence[Event], position: int, team: Team) -
     """
     state: Mapping[str, Stored] = fold(event for event in events if event.position <= position)
     try:
-        material = material_of(step_id, state, position)
+        at_ms = next((event.at_ms for event in reversed(events) if event.position <= position), None)
+        material = material_of(step_id, state, position, now_ms=at_ms)
     except ProtocolViolation as error:
         raise NotFound(f"step {step_id!r} had not been planned at event {position}", path="step") from error
-    return brief_of(material, attempt=1, phrases=team.phrases, limits=team.limits)
+    built = brief_of(material, attempt=1, team=team)
+    return built.failure if isinstance(built, NoBrief) else built
 
 
 def _step_json(each: StepReport) -> dict[str, Json]:

@@ -28,7 +28,8 @@ def _task(step_id: str, view: View) -> tuple[Address, AgentMessage]:
     seen, outline = view.step(step_id), view.outline
     assert seen is not None and outline is not None, "a step is rung from a view that holds it"
     definition = outline.definitions[step_id]
-    expected = (fields.step(step_id), fields.STATUS, *map(fields.step, inputs_of(definition)))
+    shared = tuple(map(fields.shared, definition.reads))
+    expected = (fields.step(step_id), fields.STATUS, *map(fields.step, inputs_of(definition)), fields.BOUNDARY, *shared)
     bell = message(
         MessageType.TASK,
         view.request_id,
@@ -37,7 +38,7 @@ def _task(step_id: str, view: View) -> tuple[Address, AgentMessage]:
         recipient=seen.record.agent,
         epoch=seen.record.epoch,
         seen={name: view.version(name) for name in expected},
-        task=TaskData(record=seen.record, fields=fields.of_brief(step_id, inputs_of(definition), outline.constraints)),
+        task=TaskData(record=seen.record, fields=fields.of_brief(step_id, inputs_of(definition), outline.constraints, definition.reads)),
         trace=outline.trace,
     )
     return broker.to_agent(seen.record.agent), bell

@@ -35,6 +35,8 @@ class CancelAsked:
 
     reason: str
     message_id: str = ""
+    replays: int = 0
+    """How often the request had been replayed when it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

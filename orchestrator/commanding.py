@@ -20,6 +20,9 @@ def cancel(view: View, cause: CancelAsked, *, retention_seconds: int) -> Decisio
         return Decision(reason="already cancelled", over=True)
     if status.over:
         return _refused(f"the request is over ({status}); only what is running can be cancelled")
+    if cause.replays < view.status.replays:
+        # Refused once while it was over, and delivered again after somebody had replayed it: that must not end it now.
+        return _refused("the request has been replayed since; cancel it again if it is still to end")
     outline = view.outline
     if outline is None and view.plan is not None:
         return Decision(read_more=outline_fields(view))

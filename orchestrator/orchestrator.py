@@ -174,7 +174,7 @@ def cause_of(bell: AgentMessage) -> Cause | None:
         case MessageType.SUBMIT:
             return Submitted(bell.id)
         case MessageType.CANCEL:
-            return CancelAsked(bell.content, bell.id)
+            return CancelAsked(bell.content, bell.id, bell.epoch)
         case MessageType.REPLAY:
             return ReplayAsked(bell.step_id or "", bell.epoch, bell.id, bell.sender)
         case MessageType.DROP:

@@ -107,7 +107,13 @@ def _partial_fields(step_id: str, graph: Graph) -> tuple[str, ...]:
     level = dict.fromkeys((step_id, *below))
     for _ in range(2):
         level |= dict.fromkeys(seen for step in tuple(level) for seen in graph.inputs[step])
-    return (fields.STATUS, fields.PLAN, *map(fields.step, level))
+    return (fields.STATUS, fields.PLAN, *map(fields.step, level), *_boundary_fields(graph, below))
+
+
+def _boundary_fields(graph: Graph, steps: tuple[str, ...]) -> tuple[str, ...]:
+    """What a ring of these steps reads besides steps: their claims expect the boundary, and the shared fields that they read."""
+    shared = dict.fromkeys(name for step in steps for name in graph.definitions[step].reads)
+    return (fields.BOUNDARY, *map(fields.shared, shared))
 
 
 def full_fields(outline: Outline) -> tuple[str, ...]:
@@ -117,7 +123,11 @@ def full_fields(outline: Outline) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _full_fields(graph: Graph) -> tuple[str, ...]:
-    return (fields.REQUEST, fields.STATUS, fields.PLAN, *map(fields.step, graph.definitions))
+    return (
+        *(fields.REQUEST, fields.STATUS, fields.PLAN),
+        *map(fields.step, graph.definitions),
+        *_boundary_fields(graph, tuple(graph.definitions)),
+    )
 
 
 def is_full(view: View, outline: Outline) -> bool:

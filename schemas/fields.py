@@ -51,9 +51,7 @@ def shared(name: str) -> str:
     return SHARED_PREFIX + name
 
 
-def of_brief(
-    step_id: str, inputs: Sequence[str] = (), constraints: Sequence[str] = (), reads: Sequence[str] = ()
-) -> tuple[str, ...]:
+def of_brief(step_id: str, inputs: Sequence[str] = (), constraints: Sequence[str] = (), reads: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the fields that a step's brief is built from, as far as its input steps, reads and the request's constraints are known.
 
     Request, definition, boundary, constraints, shared fields, and of each input its definition and result; `plan` where

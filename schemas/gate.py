@@ -66,7 +66,7 @@ REPAIRS: dict[Reason, str] = {
 class Outcome(StrEnum):
     """What becomes of a crossing."""
 
-    PASS = "pass"  # noqa: S105 - a word of the boundary, no secret
+    PASS = "pass"
     COMPRESS = "compress"
     REFERENCE = "reference"
     BLOCK = "block"

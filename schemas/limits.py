@@ -41,6 +41,9 @@ MAX_ARTIFACT_SUMMARY_CHARACTERS = 100
 MAX_PAYLOAD_BYTES = 16 * 1024
 """A judgement or a shared field's value. What is larger is an artifact."""
 
+MAX_CROSSINGS_BYTES = 32 * 1024
+"""The gate's decisions in the event that ends an attempt."""
+
 MAX_PAYLOAD_DEPTH = 8
 """Nesting of a small JSON value."""
 

@@ -43,7 +43,7 @@ class MessageType(StrEnum):
     SUBMIT = "SUBMIT"
     """A request was opened: to the orchestrators."""
     CANCEL = "CANCEL"
-    """End the request with what is finished; `content` is the reason."""
+    """End the request with what is finished; `content` is the reason, `epoch` how often it has been replayed."""
     REPLAY = "REPLAY"
     """Reopen a failed step; `epoch` is the one that failed."""
     DROP = "DROP"

@@ -35,8 +35,20 @@ def _union(claims: Sequence[Claim]) -> Any:
 
 
 def _sum(claims: Sequence[Claim]) -> Any:
-    total = sum((each.value for each in claims), start=0)
+    total = sum(_values(claims))
     return total if not isinstance(total, float) else round(total, 9)
+
+
+def _max(claims: Sequence[Claim]) -> Any:
+    return max(_values(claims))
+
+
+def _min(claims: Sequence[Claim]) -> Any:
+    return min(_values(claims))
+
+
+def _values(claims: Sequence[Claim]) -> list[Any]:
+    return [each.value for each in claims]
 
 
 def _last_by_time(claims: Sequence[Claim]) -> Any:
@@ -52,8 +64,8 @@ REDUCERS: Mapping[str, Reducer] = {
     "append": _append,
     "union": _union,
     "sum": _sum,
-    "max": lambda claims: max(each.value for each in claims),
-    "min": lambda claims: min(each.value for each in claims),
+    "max": _max,
+    "min": _min,
     "last_by_time": _last_by_time,
     AGREE: _agree,
 }

@@ -14,7 +14,7 @@ from schemas import fields
 from schemas.briefs import Brief, LeftOut, Manifest, ManifestLine
 from schemas.facts import Fact
 from schemas.gate import Crossing, May, Reason
-from schemas.packets import Kind, OnFailure, Packet, Payload
+from schemas.packets import OnFailure, Packet, Payload
 from schemas.plans import Need, Step, inputs_of, needs_of
 from schemas.requests import ConstraintRecord, RequestRecord
 from schemas.results import AgentResult, Failure, FailureCode, ReadOf
@@ -105,9 +105,7 @@ def _gather(material: Material, weighed: Sequence[Weighed]) -> Material | Failur
     step, needs = material.step, needs_of(material.step)
     crossing = tuple(each for each in weighed if not each.crossing.blocked)
     blocked = tuple(each for each in weighed if each.crossing.blocked and each.crossing.reason is not Reason.NOT_NEEDED)
-    left_out = [
-        LeftOut(step=each.step, key=each.key, reason=each.crossing.reason) for each in weighed if each.crossing.reason is not None
-    ]
+    left_out = [LeftOut(step=each.step, key=each.key, reason=each.crossing.reason) for each in weighed if each.crossing.reason is not None]
     missing = tuple(need for need in dict.fromkeys(needs) if not any(_meets(each, need) for each in crossing))
     unread = tuple(name for name in step.reads if not any(each.shared == name for each in crossing))
     for need in missing:
@@ -216,7 +214,7 @@ def _fit(material: Material, position: int, limits: BriefLimits) -> BuiltBrief |
         brief=Brief(step_id=material.step.id, text=text, manifest=manifest, position=position),
         facts={each.name: each.fact for each in kept.crossings if each.fact is not None},
         packets={each.name: each.offer.packet for each in kept.crossings if each.fact is None and not each.shared},
-        shared={each.shared: each.offer.packet.payload for each in kept.crossings if each.shared and each.offer.packet.kind is not Kind.ERROR},
+        shared={each.shared: each.offer.packet.payload for each in kept.crossings if each.shared},
         reads={each.name: each.read for each in kept.crossings},
     )
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from workers import tokens
 from workers.sentences import sentences_of
 
-_FIGURE = re.compile(r"[0-9０-９]+(?:[.,:/-][0-9０-９]+)*|[零〇一二三四五六七八九十百千万亿]{2,}|[一二三四五六七八九十]+(?=[百千万亿元天日月年号%％])")
+_FIGURE = re.compile(
+    r"[0-9０-９]+(?:[.,:/-][0-9０-９]+)*|[零〇一二三四五六七八九十百千万亿]{2,}|[一二三四五六七八九十]+(?=[百千万亿元天日月年号%％])"
+)
 """A number, date or time as text writes it, in digits or in Chinese numerals."""
 
 

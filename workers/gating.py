@@ -146,12 +146,12 @@ def _offers(
     for packet in (*map(packet_of, result.facts), *result.packets):
         matching = [need for need in needs if need.step == result.step_id and need.key in ("*", packet.key)]
         fact = declared.get(packet.key) if packet.kind is Kind.FACT else None
-        packet = packet.model_copy(update={"control": packet.control.model_copy(update={"consumer": step.id})}) if packet.control.consumer else packet
         artifact = fact.artifact.id if fact is not None and fact.artifact is not None else ""
         offer = Offer(
             packet=packet,
             version=version,
             needed=bool(matching),
+            current=_is_current(packet.control.evidence, versions),
             retracted=boundary.record.retracted(result.step_id, packet.key, version),
             confirmed=boundary.record.confirmed(packet.name, version),
             readable=artifact not in boundary.unreadable,
@@ -160,6 +160,15 @@ def _offers(
             prose=packet.kind is not Kind.FACT and isinstance(packet.payload, str),
         )
         yield offer, all(need.optional for need in matching), fact, ""
+
+
+def _is_current(evidence: tuple[Evidence, ...], versions: Mapping[str, str]) -> bool:
+    """Whether every fact that a judgement rests on still is of the version that was judged, as far as that can be seen here."""
+    for each in evidence:
+        now = versions.get(fields.result(each.ref.partition(".")[0]))
+        if each.version is not None and now is not None and now != each.version:
+            return False
+    return True
 
 
 def _shared_offers(step: Step, name: str, versions: Mapping[str, str], boundary: Boundary) -> Iterator[_Offered]:

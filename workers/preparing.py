@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from schemas import fields
 from schemas.blackboard import ABSENT, Blackboard, Snapshot, Stored
+from schemas.boundary import NO_BOUNDARY, BoundaryRecord
 from schemas.errors import ProtocolViolation
+from schemas.facts import Sensitivity
 from schemas.plans import Step, inputs_of
 from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord
-from schemas.results import AgentResult, Failure
+from schemas.results import AgentResult
+from schemas.shared import FieldRecord
 from workers.agents.agent import AgentBrief
-from workers.briefing import BriefLimits, build_brief
-from workers.phrases import Phrases
+from workers.briefing import NoBrief, build_brief
+from workers.gating import Boundary
+from workers.team import Team
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,10 @@ class Material:
     results: Mapping[str, AgentResult]
     versions: Mapping[str, str]
     position: int
+    boundary: BoundaryRecord = NO_BOUNDARY
+    shared: Mapping[str, FieldRecord] = field(default_factory=dict)
+    now_ms: int | None = None
+    """Board time of the claim; None: nothing expires."""
 
 
 async def gather(board: Blackboard, step_id: str, have: Snapshot, position: int) -> Material:
@@ -46,7 +54,7 @@ async def gather(board: Blackboard, step_id: str, have: Snapshot, position: int)
         snapshot = await board.read(have.request_id, missing)
         stored.update(snapshot.fields)
         known.update(missing)
-    return material_of(step_id, stored, position)
+    return material_of(step_id, stored, position, now_ms=have.now_ms)
 
 
 def material_fields(step_id: str, stored: Mapping[str, Stored]) -> tuple[str, ...]:
@@ -56,10 +64,11 @@ def material_fields(step_id: str, stored: Mapping[str, Stored]) -> tuple[str, ..
         step_id,
         () if definition is None else inputs_of(_definition(definition.value)),
         () if request is None else RequestRecord.from_json(request.value).constraints,
+        () if definition is None else _definition(definition.value).reads,
     )
 
 
-def material_of(step_id: str, stored: Mapping[str, Stored], position: int) -> Material:
+def material_of(step_id: str, stored: Mapping[str, Stored], position: int, *, now_ms: int | None = None) -> Material:
     """Read the material out of fields.
 
     Raises:
@@ -80,11 +89,18 @@ def material_of(step_id: str, stored: Mapping[str, Stored], position: int) -> Ma
         results=results,
         versions={name: each.version for name, each in stored.items() if each.version != ABSENT},
         position=position,
+        boundary=BoundaryRecord.from_json(stored[fields.BOUNDARY].value) if fields.BOUNDARY in stored else NO_BOUNDARY,
+        shared={name: FieldRecord.from_json(stored[fields.shared(name)].value) for name in step.reads if fields.shared(name) in stored},
+        now_ms=now_ms,
     )
 
 
-def brief_of(material: Material, *, attempt: int, phrases: Phrases, limits: BriefLimits | None = None) -> AgentBrief | Failure:
-    """Return the brief for the agent, text and values, or why there is none."""
+def brief_of(material: Material, *, attempt: int, team: Team, unreadable: Collection[str] = ()) -> AgentBrief | NoBrief:
+    """Return the brief for the agent, text and values, or why there is none.
+
+    `unreadable` are the ids of artifacts that the store does not have, or has damaged.
+    """
+    card = team.card.agents.get(material.step.agent)
     built = build_brief(
         material.step,
         request=material.request,
@@ -93,18 +109,31 @@ def brief_of(material: Material, *, attempt: int, phrases: Phrases, limits: Brie
         results=material.results,
         versions=material.versions,
         position=material.position,
-        phrases=phrases,
-        limits=limits,
+        phrases=team.phrases,
+        limits=team.limits,
+        boundary=Boundary(
+            rules=team.card.rules,
+            record=material.boundary,
+            clearance=card.clearance if card is not None else Sensitivity.INTERNAL,
+            cards=team.card.fields,
+            shared=material.shared,
+            now_ms=material.now_ms,
+            unreadable=frozenset(unreadable),
+        ),
     )
-    if isinstance(built, Failure):
+    if isinstance(built, NoBrief):
         return built
     return AgentBrief(
         brief=built.brief,
         step=material.step,
         constraints={each.name: each.value for each in material.constraints},
         facts=built.facts,
+        packets=built.packets,
+        shared=built.shared,
+        crossings=built.crossings,
+        reads=built.reads,
         attempt=attempt,
-        phrases=phrases,
+        phrases=team.phrases,
     )
 
 

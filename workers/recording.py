@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
@@ -17,7 +17,10 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 from schemas import fields
 from schemas.blackboard import Blackboard, DeadEntry, Write, Written
 from schemas.broker import RESULT_FAILED, RESULT_READY, Broker, to_dead
+from schemas.codec import encode
 from schemas.errors import Unavailable, Undeliverable
+from schemas.gate import Crossing, Outcome, Reason
+from schemas.limits import MAX_CROSSINGS_BYTES
 from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, message
 from schemas.requests import Role, StepRecord, StepState
 from schemas.results import Failure, MadeWith
@@ -42,6 +45,27 @@ class Hold:
     writer: str
     made_with: MadeWith | None = None
     """Set once there is a brief."""
+    crossings: str = ""
+    """What the gate decided, as it stands in the event that ends the attempt."""
+
+
+def crossings_label(crossings: Sequence[Crossing]) -> str:
+    """Return the gate's decisions as the label of an event: what crossed and what was blocked; without what nobody had asked for.
+
+    Over the limit of a label the blocks stay, then the first of the rest, and their number is told.
+    """
+    told = [each.brief() for each in crossings if each.reason is not Reason.NOT_NEEDED]
+    if not told:
+        return ""
+    label = encode(told)
+    if len(label) > MAX_CROSSINGS_BYTES:
+        kept: list[dict[str, Any]] = []
+        for each in sorted(told, key=lambda each: each["outcome"] != Outcome.BLOCK):
+            if len(encode([*kept, each])) > MAX_CROSSINGS_BYTES - 50:
+                break
+            kept.append(each)
+        label = encode([*kept, {"left_out": len(told) - len(kept)}])
+    return label.decode()
 
 
 async def record(

@@ -19,9 +19,10 @@ from schemas.blackboard import Blackboard
 from schemas.broker import Broker, Consumer, Delivery, task_queue
 from schemas.errors import ProtocolViolation, Refused, Undeliverable, Unreadable
 from schemas.requests import StepRecord
-from schemas.results import MADE_WITH_LABEL, AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
+from schemas.results import CROSSINGS_LABEL, MADE_WITH_LABEL, AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
 from workers import accepting, claiming, preparing, receiving, recording, running
 from workers.agents.agent import TERMINATION_CODES, Agent, AgentBrief
+from workers.briefing import NoBrief
 from workers.claiming import Ahead, Claimed, Finished, Late, LookLater, Unknown
 from workers.receiving import Task
 from workers.recording import Hold
@@ -210,11 +211,12 @@ class Worker:
         """Run the step to the end of this attempt and write it; None if the hold was lost meanwhile."""
         try:
             material = await preparing.gather(self._board, hold.step_id, claim.snapshot, claim.position)
-            brief = preparing.brief_of(material, attempt=claim.record.attempt, phrases=self._team.phrases, limits=self._team.limits)
+            brief = preparing.brief_of(material, attempt=claim.record.attempt, team=self._team)
         except (Refused, Unreadable, ProtocolViolation) as error:
             return await self._end(hold, None, Failure(code=FailureCode.BAD_RESULT, description=f"the board cannot be read: {error}"))
-        if isinstance(brief, Failure):
-            return await self._end(hold, None, brief)
+        hold = replace(hold, crossings=recording.crossings_label(brief.crossings))
+        if isinstance(brief, NoBrief):
+            return await self._end(hold, None, brief.failure)
         made_with = self._made_with(agent, brief)
         hold = replace(hold, made_with=made_with)
         ran = await running.run_agent(
@@ -270,6 +272,8 @@ class Worker:
         self, hold: Hold, record: StepRecord, result: AgentResult | None, event: str, details: Mapping[str, str]
     ) -> tuple[str, StepRecord] | None:
         labels = {"event": event, "step": hold.step_id, "attempt": str(hold.record.attempt), **details}
+        if hold.crossings:
+            labels[CROSSINGS_LABEL] = hold.crossings
         if result is None and hold.made_with is not None:
             labels[MADE_WITH_LABEL] = hold.made_with.to_json().decode()
         puts = accepting.puts_of(hold.step_id, record, result)
@@ -281,7 +285,8 @@ class Worker:
         return next(version for name, version in written.versions.items() if name.startswith("step/")), record
 
     def _made_with(self, agent: Agent, brief: AgentBrief) -> MadeWith:
-        return self._team.made_with(agent.name, brief_sha256=brief.brief.sha256, position=brief.brief.position)
+        made = self._team.made_with(agent.name, brief_sha256=brief.brief.sha256, position=brief.brief.position)
+        return made.model_copy(update={"boundary": brief.brief.manifest.boundary, "reads": dict(brief.reads)}) if brief.reads else made
 
     async def _ack_early(self, run: _Run) -> None:
         """Ack a task that outlasts the broker's patience; from then on its lease and the sweeper are its outbox.

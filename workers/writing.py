@@ -189,8 +189,8 @@ def _shared_lines(material: Material, _: Mapping[str, Compressed]) -> list[Line]
         card, record = material.boundary.cards[each.shared], material.boundary.shared[each.shared]
         version = material.version(fields.shared(each.shared))
         label = one_line(card.title)
-        for text in _shared_texts(record, label, each.offer.packet, material.phrases):
-            written.append(Line(f"- {text}", LineOrigin.SHARED, key=each.shared, version=version))
+        texts = _shared_texts(record, label, each.offer.packet, material.phrases)
+        written += [Line(f"- {text}", LineOrigin.SHARED, key=each.shared, version=version) for text in texts]
     return [Line(material.phrases.shared, LineOrigin.HEADING), *written] if written else []
 
 
@@ -223,7 +223,11 @@ def _gap_lines(material: Material, prose: Mapping[str, Compressed]) -> list[Line
         if each.crossing.reason is not None:
             key = material.boundary.cards[each.shared].title if each.shared else each.key
             title = material.title(each.step) or key
-            say(phrases.not_crossing[each.crossing.reason].format(title=title, key=one_line(key)), None if each.shared else each.step, each.key)
+            say(
+                phrases.not_crossing[each.crossing.reason].format(title=title, key=one_line(key)),
+                None if each.shared else each.step,
+                each.key,
+            )
     told = {(each.step, each.key) for each in material.blocked}
     for need in material.missing:
         if need.key != "*" and need.step in material.results and (need.step, need.key) not in told:
@@ -236,9 +240,9 @@ def _gap_lines(material: Material, prose: Mapping[str, Compressed]) -> list[Line
     for each in material.crossings:
         if each.offer.packet.kind in (Kind.FINDING, Kind.SUGGESTION) and not each.offer.confirmed:
             say(phrases.assumed.format(title=material.title(each.step), key=one_line(each.key)), each.step, each.key)
-    for name, each in prose.items():
-        if not each.whole:
-            say(phrases.prose_cut.format(title=material.title(name.partition(".")[0]), what=_told(each)), name.partition(".")[0])
+    for name, text in prose.items():
+        if not text.whole:
+            say(phrases.prose_cut.format(title=material.title(name.partition(".")[0]), what=_told(text)), name.partition(".")[0])
     return [Line(phrases.gaps, LineOrigin.HEADING), *written] if written else []
 
 

@@ -62,7 +62,7 @@ async def _broken(brief: AgentBrief) -> str:
 
 async def _awaiting(brief: AgentBrief) -> str:
     """Fail for good, as soon as the file is there that the request names."""
-    while not _is_mended(brief):
+    while not _is_mended(brief):  # noqa: ASYNC110 - another process makes the file
         await asyncio.sleep(0.01)
     raise AgentFailed("BROKEN", "what it waited for has come")
 

@@ -52,7 +52,7 @@ def test_without_a_section_the_request_is_failed() -> None:
 
 def test_the_results_are_read_before_the_answer_is_written() -> None:
     request = Request(THREE).planned().completed("a").completed("b").completed("c")
-    names = [name for name in request.stored if not name.startswith("result/")]
+    names = [*(name for name in request.stored if not name.startswith("result/")), "boundary"]
     decision = advance(request.view(*names), Swept(), retention_seconds=1)
     assert (decision.change, set(decision.read_more)) == (None, {"result/a", "result/b", "result/c"})
 
@@ -142,6 +142,14 @@ def test_a_cancel_that_comes_twice_is_done_and_one_after_the_end_is_refused() ->
     assert (again.change, again.over, again.verdict.value) == (None, True, "fits")
     for status in (RequestStatus.COMPLETED, RequestStatus.DEGRADED, RequestStatus.FAILED):
         assert request.status(status).after(CancelAsked("", "m")).verdict.value == "refused"
+
+
+def test_a_cancel_that_was_sent_before_a_replay_does_not_end_what_was_reopened() -> None:
+    request = Request(THREE).planned().completed("a").failed("b").status(RequestStatus.FAILED)
+    request.put({"status": StatusRecord(status=RequestStatus.RUNNING, deadline_ms=DEADLINE_MS, replays=1)})
+    late = request.after(CancelAsked("enough", "m", replays=0))
+    assert (late.change, late.verdict.value) == (None, "refused") and "replayed since" in late.reason
+    assert request.change(CancelAsked("enough", "m", replays=1)).event == "request_cancelled"
 
 
 def test_a_cancel_is_decided_on_a_full_view() -> None:

@@ -248,8 +248,8 @@ def _stands(
             titles = [each.title for each in team.steps]
             headings = (team.phrases.request, team.phrases.constraints, team.phrases.facts, team.phrases.task, "")
             return line in headings or any(line.startswith(team.phrases.from_step.partition("{")[0] + title) for title in titles)
-        case LineOrigin.GAP | LineOrigin.SUMMARY:
-            return False  # nothing is missing here, and no step asks for a summary
+        case LineOrigin.GAP | LineOrigin.SUMMARY | LineOrigin.JUDGEMENT | LineOrigin.SHARED:
+            return False  # nothing is missing here, no step asks for a summary, and the team has neither judgements nor shared fields
 
 
 async def test_invariant_5_every_fact_was_copied_by_a_rule_from_a_return_that_the_model_got(system: System) -> None:

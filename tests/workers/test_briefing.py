@@ -18,7 +18,7 @@ from schemas.requests import ConstraintRecord, Origin
 from schemas.results import AgentResult, Failure, FailureCode, ResultStatus
 from tests.workers.agents.runs import request_of
 from workers import tokens
-from workers.briefing import BriefLimits, BuiltBrief, build_brief
+from workers.briefing import BriefLimits, BuiltBrief, NoBrief, build_brief
 from workers.phrases import EN, ZH
 
 ORDER = Step(id="canary-order", agent="canary-clerk", title="Order", task="Find the order.")
@@ -73,9 +73,10 @@ def attempt(
     step: Step | None = None, *, text: str = "My words.", results: Mapping[str, AgentResult] = RESULTS, **options: Any
 ) -> BuiltBrief | Failure:
     """The brief, or why there is none."""
-    return build_brief(
+    built = build_brief(
         step or last_step(), request=request_of(text), constraints=(BUDGET, DEVICE), inputs=(ORDER, OFFERS), results=results, **options
     )
+    return built.failure if isinstance(built, NoBrief) else built
 
 
 def test_the_sections_come_in_their_order_with_one_blank_line_between() -> None:

@@ -15,8 +15,10 @@ from schemas.agents import AgentCard
 from schemas.briefs import Brief
 from schemas.facts import Fact
 from schemas.frozen import Scalar
+from schemas.gate import Crossing
+from schemas.packets import Packet, Payload
 from schemas.plans import Step
-from schemas.results import AgentResult, Failure, FailureCode, ResultStatus, Termination, Usage
+from schemas.results import AgentResult, Failure, FailureCode, ReadOf, ResultStatus, Termination, Usage
 from workers.phrases import EN, Phrases
 
 
@@ -31,6 +33,14 @@ class AgentBrief:
     step: Step
     constraints: Mapping[str, Scalar] = field(default_factory=dict)
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    packets: Mapping[str, Packet] = field(default_factory=dict)
+    """`step.key` -> judgement of another step."""
+    shared: Mapping[str, Payload] = field(default_factory=dict)
+    """Shared field -> its value, which no agent can change in place: reading it again gives a copy."""
+    crossings: tuple[Crossing, ...] = ()
+    """What the gate decided of all that was offered."""
+    reads: Mapping[str, ReadOf] = field(default_factory=dict)
+    """`step.key` or `field/<name>` -> the version that stands in the brief."""
     attempt: int = 1
     phrases: Phrases = EN
 

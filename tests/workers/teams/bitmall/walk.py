@@ -10,7 +10,7 @@ from tests.workers.agents.runs import request_of
 from workers.agents.agent import AgentBrief
 from workers.agents.models import ModelInput, Reply, ScriptedModel, Turn
 from workers.agents.specialist import Specialist
-from workers.briefing import BuiltBrief, build_brief
+from workers.briefing import BuiltBrief, NoBrief, build_brief
 from workers.team import Team
 from workers.teams.bitmall.scripts import SCRIPTS
 from workers.teams.bitmall.team import make_team
@@ -70,8 +70,8 @@ async def walk_on(
         built = build_brief(
             step, request=request_of(text), constraints=constraints, inputs=team.steps, results=done.results, phrases=team.phrases
         )
-        if isinstance(built, Failure):
-            done.failures[step.id] = built
+        if isinstance(built, NoBrief):
+            done.failures[step.id] = built.failure
             continue
         done.briefs[step.id] = built
         agent = team.agent(step.agent)

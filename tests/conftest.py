@@ -17,9 +17,13 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import pytest_asyncio
 import redis
+from hypothesis import settings
 
 from ops import servers
 from ops.settings import Settings, variable
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no counterexample
+settings.load_profile("untimed")
 
 SERVER_FIXTURES = {"redis_url", "rabbitmq_url", "key_prefix", "topology_prefix"}
 

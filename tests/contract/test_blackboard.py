@@ -153,13 +153,9 @@ class TestOwnership:
             (Role.PRODUCER, "step/a"),
             (Role.PRODUCER, "result/a"),
             (Role.PRODUCER, "answer"),
-<<<<<<< HEAD
             (Role.PRODUCER, "session"),
             (Role.ORCHESTRATOR, "session"),
             (Role.WORKER, "session"),
-            (Role.PRODUCER, "field/x"),
-=======
->>>>>>> dcf40c1 (WIP boundary contracts and gate)
             (Role.ORCHESTRATOR, "unheard-of"),
             (Role.WORKER, "unheard/of"),
         ],

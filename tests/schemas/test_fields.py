@@ -25,16 +25,11 @@ ALLOWED: dict[str, dict[Role, tuple[str, ...]]] = {
     "plan/iot": {ORCHESTRATOR: ALWAYS},
     "answer": {ORCHESTRATOR: ALWAYS},
     "step/iot": {ORCHESTRATOR: ALWAYS, WORKER: FENCED},
-<<<<<<< HEAD
     "result/iot": {ORCHESTRATOR: ("new, fenced",), WORKER: FENCED},
     "session": {PRODUCER: FENCED},
-    "field/stock": {WORKER: ALWAYS},
-=======
-    "result/iot": {WORKER: FENCED},
     "boundary": {ORCHESTRATOR: ALWAYS},
     "absorbed": {ORCHESTRATOR: ALWAYS},
     "field/stock": {PRODUCER: NEW, ORCHESTRATOR: ALWAYS, WORKER: FENCED},
->>>>>>> dcf40c1 (WIP boundary contracts and gate)
     # What is no field of ours has no owner.
     "": {},
     "step": {},

@@ -20,7 +20,7 @@ from ops.bench.machine import machine, versions
 from ops.bench.page import page
 from ops.bench.picture import picture
 from ops.bench.recovery import Recovery
-from ops.bench.rendering import Conditions, as_json, bar_table, cases_table, foreign_cores, ratios_table
+from ops.bench.rendering import QUIET_CORES, Conditions, as_json, bar_table, cases_table, foreign_cores, ratios_table
 from ops.bench.running import Failed, Plan, Servers, own_servers, run
 from ops.bench.starting import help_walls
 from ops.logs import configure
@@ -28,8 +28,6 @@ from schemas.errors import BrieflineError
 
 ROOT = Path(__file__).parents[2]
 RECOVERIES = 3
-QUIET_CORES = 0.2
-"""More foreign load than this, and the absolute figures say little; ratios of rates suffer before those of CPU."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write(ROOT / "docs" / "pictures" / "performance.svg", picture(rounds))
     print("\n\n".join((cases_table(rounds), ratios_table(rounds), bar_table(rows))))
     print(f"\n{conditions.seconds / 60:.1f} minutes, foreign cores {conditions.foreign_cores:.2f}")
-    if conditions.foreign_cores > QUIET_CORES:
+    if not conditions.is_quiet:
         _tell(f"others took more than {QUIET_CORES} cores: run it again on a quiet machine before a figure is quoted")
     return 0
 

@@ -80,7 +80,7 @@ MEASURES = {
     ),
     "broker_back_seconds": Row("broker_back_seconds", "broker back to the first new result", 3.0, True, unit="s", worst=True),
     "worker_rss_mib": Row("worker_rss_mib", "largest worker process, no-op agents", 80.0, True, unit="MiB"),
-    "help_wall": Row("help_wall", "`briefline --help` / `import pydantic_ai`, wall", 0.5, True),
+    "help_wall": Row("help_wall", "wall of briefline --help / python -c 'import pydantic_ai'", 0.5, True),
 }
 """The rows that are no ratio of two contenders: how they are called and what is asked, without values."""
 

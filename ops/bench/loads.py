@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ops.bench.figures import Figures, percentile
 from ops.bench.metering import Meter
@@ -23,12 +23,16 @@ Handle = TypeVar("Handle")
 
 @dataclass(frozen=True)
 class Load:
-    """How much: `singles` requests one after the other, then `requests` with `window` of them under way."""
+    """How much: `singles` requests one after the other, then `requests` with `window` of them under way.
+
+    Who is fast gets more of the latter, so that they take `least_seconds`: figures of a moment are chance.
+    """
 
     singles: int
     requests: int
     window: int
     meter: Meter
+    least_seconds: float = 1.0
 
     async def lanes(self, ask: Callable[[Payload], Awaitable[Payload]]) -> Figures:
         """For clients with a loop: `ask` returns the last payload once the client has it."""
@@ -42,6 +46,9 @@ class Load:
             return [each for lane in await asyncio.gather(*(lane() for _ in range(self.window))) for each in lane]
 
         await rush(self.window)
+        began = time.perf_counter()
+        await rush(self.window)
+        count = self._count(time.perf_counter() - began)
         singles = []
         for number in range(self.singles):
             began = time.perf_counter()
@@ -49,28 +56,19 @@ class Load:
             singles.append(time.perf_counter() - began)
         self.meter.start()
         began = time.perf_counter()
-        done = await rush(self.requests)
-        return self._figures(singles, done, time.perf_counter() - began)
+        done = await rush(count)
+        return self._figures(singles, done, count, time.perf_counter() - began)
 
-    def threads(self, submit: Callable[[Payload], Any], wait: Callable[[Any], Payload]) -> Figures:
+    def threads(self, submit: Callable[[Payload], Handle], wait: Callable[[Handle], Payload]) -> Figures:
         """For clients whose `submit` blocks until the broker has confirmed: a thread for each request under way."""
-
-        def ask(number: int) -> Payload:
-            return wait(submit(payload(number)))
-
         with ThreadPoolExecutor(self.window) as threads:
-            list(threads.map(ask, range(2 * self.window)))
-            singles = self._singles(ask)
-            self.meter.start()
-            began = time.perf_counter()
-            done = list(threads.map(ask, range(self.requests)))
-            return self._figures(singles, done, time.perf_counter() - began)
+            return self._blocking(
+                lambda number: wait(submit(payload(number))),
+                lambda count: list(threads.map(lambda number: wait(submit(payload(number))), range(count))),
+            )
 
     def in_order(self, submit: Callable[[Payload], Handle], wait: Callable[[Handle], Payload]) -> Figures:
         """For clients of one thread: the oldest of those under way is waited for."""
-
-        def ask(number: int) -> Payload:
-            return wait(submit(payload(number)))
 
         def rush(count: int) -> list[Payload]:
             under_way: deque[Handle] = deque()
@@ -81,28 +79,34 @@ class Load:
                 under_way.append(submit(payload(number)))
             return done + [wait(each) for each in under_way]
 
-        rush(self.window)
-        singles = self._singles(ask)
-        self.meter.start()
-        began = time.perf_counter()
-        done = rush(self.requests)
-        return self._figures(singles, done, time.perf_counter() - began)
+        return self._blocking(lambda number: wait(submit(payload(number))), rush)
 
-    def _singles(self, ask: Callable[[int], Payload]) -> list[float]:
-        taken = []
+    def _blocking(self, ask: Callable[[int], Payload], rush: Callable[[int], list[Payload]]) -> Figures:
+        rush(self.window)
+        began = time.perf_counter()
+        rush(self.window)
+        count = self._count(time.perf_counter() - began)
+        singles = []
         for number in range(self.singles):
             began = time.perf_counter()
             ask(number)
-            taken.append(time.perf_counter() - began)
-        return taken
+            singles.append(time.perf_counter() - began)
+        self.meter.start()
+        began = time.perf_counter()
+        done = rush(count)
+        return self._figures(singles, done, count, time.perf_counter() - began)
 
-    def _figures(self, singles: list[float], done: list[Payload], seconds: float) -> Figures:
+    def _count(self, seconds: float) -> int:
+        """How many requests the full load has, where as many as the window holds took so long."""
+        return max(self.requests, round(self.least_seconds * self.window / seconds))
+
+    def _figures(self, singles: list[float], done: list[Payload], count: int, seconds: float) -> Figures:
         cpu, foreign = self.meter.stop()
-        if sorted(each["id"] for each in done) != list(range(self.requests)):
-            raise AssertionError(f"{self.requests} requests came back as {len(done)}, or some twice")
+        if sorted(each["id"] for each in done) != list(range(count)):
+            raise AssertionError(f"{count} requests came back as {len(done)}, or some twice")
         loaded = [each["ts"][-1] - each["t0"] for each in done]
         return Figures(
-            requests=self.requests,
+            requests=count,
             seconds=seconds,
             single_p50_ms=1000 * percentile(singles, 50),
             single_p99_ms=1000 * percentile(singles, 99),

@@ -29,8 +29,8 @@ Ratios are medians of {pairs} pairs within this one run. Where seconds are given
 
 - Contenders run one after the other, {pairs} times in turn, on one RabbitMQ and one Redis that the bench starts (the shipped
   configuration: append-only file flushed every second; quorum queues, confirmed publishing, unless said otherwise). Each starts its own
-  processes, waits until every worker consumes, warms up, answers {singles} requests one at a time (*alone*), then {requests} with
-  {window} under way (*loaded*). CPU and requests/s are of the full load.
+  processes, waits until every worker consumes, warms up, answers {singles} requests one at a time (*alone*), then {requests},
+  or as many as take it a second, with {window} under way (*loaded*). CPU and requests/s are of the full load.
 - `chain` is three steps in a row; `diamond` one, two side by side, and one that joins them; `facts` is three specialists with a scripted
   model, a tool and eight facts each, of which the next step needs four and its manifest names the others, under three constraints.
 - CPU is that of *all* processes: client, orchestrator, workers, RabbitMQ, Redis, read from the kernel by process id. Our orchestrator
@@ -55,13 +55,11 @@ Below 1 is less than theirs. For requests/s more is better, for all else less.
 
 Machine: {machine}. Versions: {versions}. The run took {minutes:.0f} minutes.
 """
-_QUIET = 0.2
 
 
 def page(rows: Iterable[Row], rounds: Rounds, conditions: Conditions) -> str:
     """The whole page."""
     plan = conditions.plan
-    noisy = conditions.foreign_cores > _QUIET
     return _PAGE.format(
         pairs=plan.pairs,
         singles=plan.singles,
@@ -69,7 +67,7 @@ def page(rows: Iterable[Row], rounds: Rounds, conditions: Conditions) -> str:
         window=plan.window,
         bar=bar_table(rows),
         foreign=conditions.foreign_cores,
-        warning=": too much for figures to be quoted." if noisy else ".",
+        warning="." if conditions.is_quiet else ": too much for figures to be quoted.",
         contenders=table(("", "as it runs here"), [(each.title, each.settings) for each in CONTENDERS.values()]),
         ratios=ratios_table(rounds),
         cases=cases_table(rounds),

@@ -10,7 +10,7 @@ from ops.bench.contenders import CONTENDERS
 from ops.bench.figures import Figures, ratios
 from ops.bench.rendering import Rounds
 
-WIDTH, LEFT, RIGHT = 960, 250, 90
+WIDTH, LEFT, RIGHT = 960, 275, 70
 BAR, GAP, HEAD = 13, 12, 62
 FONTS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 CASES = ("chain", "diamond")
@@ -74,6 +74,8 @@ def _group(head: str, values: Values, top: int) -> tuple[str, int]:
         lines.append(f'  <rect class="{case}" x="{x}" y="{top + 32}" width="12" height="12"/>')
         lines.append(f'  <text class="faint" x="{x + 18}" y="{top + 43}">{case}</text>')
     y = top + HEAD
+    one, end = LEFT + scale, y + len(values) * (len(CASES) * BAR + GAP) - GAP
+    lines.append(f'  <line class="one" x1="{one:.1f}" y1="{y - 6}" x2="{one:.1f}" y2="{end + 6}"/>')
     for name, each in values.items():
         lines.append(
             f'  <text class="ink name" x="{LEFT - 12}" y="{y + BAR + 5}" text-anchor="end">{escape(CONTENDERS[name].title)}</text>'
@@ -83,8 +85,6 @@ def _group(head: str, values: Values, top: int) -> tuple[str, int]:
             lines.append(f'  <text class="faint" x="{LEFT + value * scale + 6:.1f}" y="{y + BAR - 2}">{value:.2f}</text>')
             y += BAR
         y += GAP
-    one = LEFT + scale
-    lines.append(f'  <line class="one" x1="{one:.1f}" y1="{top + HEAD - 6}" x2="{one:.1f}" y2="{y - GAP + 6}"/>')
     return "\n".join(lines), y
 
 

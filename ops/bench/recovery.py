@@ -15,7 +15,8 @@ from typing import IO
 import uvloop
 
 from ops.bench.children import running
-from ops.bench.peers.on_briefline import WORKER, ask
+from ops.bench.peers.asking import ask
+from ops.bench.peers.on_briefline import WORKER
 from ops.bench.peers.peer import payload
 from ops.bench.peers.queues import served
 from ops.bench.running import Servers

@@ -12,6 +12,8 @@ from ops.bench.contenders import CONTENDERS, OURS
 from ops.bench.figures import SHARES, Figures, median_of, ratios
 from ops.bench.running import Plan
 
+QUIET_CORES = 0.2
+
 Rounds = Mapping[str, Mapping[str, Sequence[Figures]]]
 
 
@@ -47,6 +49,11 @@ class Conditions:
     versions: Mapping[str, str]
     foreign_cores: float
     seconds: float
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether little else ran: otherwise absolute figures say little, and ratios of rates less than those of CPU."""
+        return self.foreign_cores <= QUIET_CORES
 
 
 def foreign_cores(rounds: Rounds) -> float:

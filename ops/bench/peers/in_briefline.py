@@ -6,7 +6,7 @@ import asyncio
 
 from ops.bench.figures import Figures
 from ops.bench.loads import Load
-from ops.bench.peers.on_briefline import ask
+from ops.bench.peers.asking import ask
 from ops.bench.peers.peer import Peer
 from ops.bench.teams import CASES
 from ops.embedded import embedded

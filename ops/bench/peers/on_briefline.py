@@ -5,30 +5,19 @@ The client submits, waits, and reads the whole report, as `Runtime.ask` does. Al
 
 from __future__ import annotations
 
-import time
-
 import uvloop
 
 from ops.bench.figures import Figures
 from ops.bench.loads import Load
-from ops.bench.peers.peer import Payload, Peer
-from ops.bench.teams import CASES, GIVEN, facts
+from ops.bench.peers.asking import ask
+from ops.bench.peers.peer import Peer
+from ops.bench.teams import CASES
 from ops.broker.topology import DEFAULT_PREFIX
 from ops.embedded import Runtime
 from ops.settings import load_settings
 from ops.wiring import connected
-from schemas.requests import RequestStatus
 
 WORKER = ("briefline", "worker", "--team", "ops.bench.teams:everyone")
-
-
-async def ask(runtime: Runtime, given: Payload) -> Payload:
-    """Ask for one request and return its payload, stamped when the client has the answer; an answer with a gap is an error."""
-    constraints = GIVEN if runtime.team is facts else None
-    report = await runtime.ask(f"Request {given['id']}", constraints=constraints)
-    if report.status is not RequestStatus.COMPLETED:
-        raise AssertionError(f"request {report.request_id} ended {report.status}: {report.text}")
-    return {**given, "ts": [time.time()]}
 
 
 async def _drive(case: str, load: Load) -> Figures:

@@ -14,7 +14,7 @@ from ops.bench.metering import Meter
 from ops.bench.peers.peer import Payload, stamped
 from ops.bench.processes import cpu_seconds, machine_cpu_seconds, peak_rss_mib, tree
 
-LOAD = Load(singles=3, requests=20, window=4, meter=Meter({}))
+LOAD = Load(singles=3, requests=20, window=4, meter=Meter({}), least_seconds=0.0)
 
 
 async def test_lanes_keep_as_many_under_way_as_the_window_holds() -> None:
@@ -50,6 +50,11 @@ def test_a_client_of_one_thread_waits_for_the_oldest() -> None:
 
     assert LOAD.in_order(submit, wait).requests == 20
     assert most == 4
+
+
+def test_who_is_fast_is_asked_for_longer() -> None:
+    fast = Load(singles=1, requests=20, window=4, meter=Meter({}), least_seconds=0.05)
+    assert fast.in_order(stamped, lambda handle: handle).requests > 100
 
 
 def test_threads_ask_for_each_request_once() -> None:

@@ -54,6 +54,8 @@ class RequestCheck:
         """Step, version and due time (board, ms) of every retry."""
         self.runs: dict[str, AgentRun] = {run.nonce: run for run in world.ledger.runs if run.request_id == request}
         self.dropped: set[tuple[str, int]] = set()
+        self.origins: list[tuple[str, int]] = []
+        """Request and position of every reused result, as they were taken over."""
 
     def broken(self, invariant: int, what: str) -> None:
         """Write down a broken promise."""
@@ -172,6 +174,31 @@ class RequestCheck:
             self.broken(13, f"{step} came to epoch {after.epoch} by {event.labels.get('event')}")
         if event.role == Role.WORKER:
             self._by_worker(event, step, before, after)
+        elif after.state is StepState.COMPLETED:
+            self._reused(event, step, after)
+
+    def _reused(self, event: Event, step: str, after: StepRecord) -> None:
+        """A step that nobody ran here: its result is the source's to the byte, and rests on others of the source alone."""
+        self.results[step, after.epoch] += 1
+        self.world.happened["step_reused"] += 1
+        if self.results[step, after.epoch] > 1 or after.attempt:
+            self.broken(2, f"{step} has results of its own, and a reused one")
+        if self.state.status is None or self.state.status.status is not RequestStatus.ACCEPTED:
+            self.broken(3, f"{step} was reused after the fork had begun")
+        fresh = [each for each in self.state.definitions[step].depends_on if not self.state.steps[each].reused]
+        if fresh:
+            self.broken(3, f"{step} was reused on top of {fresh}, which run anew")
+        made = after.reused
+        result = event.put.get(fields.result(step))
+        if made is None or result is None:
+            self.broken(12, f"{step} was completed by {event.writer} without a result, or without its origin")
+            return
+        theirs = {each.position: each for each in self.world.events(made.request)}.get(made.position)
+        if any(made.request == request and made.position < position for request, position in self.origins):
+            self.broken(8, f"{step} was reused after what was committed later in {made.request}")
+        self.origins.append((made.request, made.position))
+        if not self.world.set_back and (theirs is None or theirs.put.get(fields.result(step), ("", b""))[1] != result[1]):
+            self.broken(5, f"{step} was reused from {made}, and is not what was committed there")
 
     def _by_worker(self, event: Event, step: str, before: StepRecord, after: StepRecord) -> None:
         if after.state is StepState.RUNNING:
@@ -265,6 +292,9 @@ class RequestCheck:
 
     def _briefs(self) -> None:
         """Invariant 4: in no brief stands what its step did not ask for."""
+        reused = {nonce for step, record in self.state.steps.items() if record.reused for nonce in self._nonces(step)}
+        everything = {run.nonce: run for run in self.world.ledger.runs}
+        self.runs |= {nonce: everything[nonce] for nonce in reused}
         by_nonce = {nonce: run.step.id for nonce, run in self.runs.items()}
         for run in self.runs.values():
             if run.kind != "worker":
@@ -275,6 +305,10 @@ class RequestCheck:
                 origin = by_nonce.get(nonce)
                 if origin not in asked and not self._passed_on(nonce, run):
                     self.broken(4, f"the brief of {run.step.id} holds {nonce} of {origin}, which it does not need")
+
+    def _nonces(self, step: str) -> list[str]:
+        result = self.state.results.get(step)
+        return NONCE.findall(result.summary) if result is not None else []
 
     def _passed_on(self, nonce: str, run: AgentRun) -> bool:
         """Whether a step that was asked for passed the nonce on as a fact of its own (`seen`)."""

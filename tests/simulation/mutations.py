@@ -24,18 +24,19 @@ import ops.blackboard.memory
 import ops.opening
 from ops.blackboard.memory import MemoryBlackboard
 from ops.blackboard.memory_indexes import DueIndex
-from orchestrator import advancing, assembling, commanding, ending, judging, scheduling
+from ops.forking import Source
+from orchestrator import advancing, assembling, commanding, ending, judging, reusing, scheduling
 from orchestrator.acting import Actor
 from orchestrator.causes import Cause, ResultCame
 from orchestrator.decisions import Change, Decision, Verdict
 from orchestrator.orchestrator import Orchestrator
 from orchestrator.scheduling import Standing
-from orchestrator.views import StepView, View
+from orchestrator.views import Outline, StepView, View
 from schemas import fields
 from schemas.blackboard import Blackboard, Due, Outcome, Write, Written
 from schemas.broker import Address, Delivery
 from schemas.messages import AgentMessage, MessageType
-from schemas.requests import StepRecord, StepState
+from schemas.requests import RequestStatus, StepRecord, StepState
 from tests.simulation.ports import SimulatedBoard, SimulatedBroker
 from tests.simulation.processes import TASK, Life
 from tests.simulation.runs import simulate
@@ -47,6 +48,7 @@ from workers.worker import Worker
 
 ORDINARY = Wanted()
 REPLAYS = Wanted(replays=True)
+FORKS = Wanted(forks=True)
 
 
 @dataclass(frozen=True)
@@ -481,6 +483,35 @@ def dead_letter_not_indexed() -> Any:
     return patch.object(SimulatedBoard, "dead_add", _nothing)
 
 
+def reused_whatever_it_rests_on() -> Any:
+    def everything_completed(self: Source, at: str) -> tuple[str, ...]:
+        return tuple(step for step in self.steps if step != at and self._completed(step))
+
+    stack = ExitStack()
+    stack.enter_context(patch.object(Source, "reusable", everything_completed))
+    stack.enter_context(patch.object(reusing, "_rests_on_reused", lambda *_: True))
+    return stack
+
+
+def reused_in_another_order() -> Any:
+    original = Source.reusable
+    return patch.object(Source, "reusable", lambda self, at: original(self, at)[::-1])
+
+
+def reused_after_the_fork_has_begun() -> Any:
+    original = reusing.take_over
+
+    def mutated(view: View, outline: Outline) -> Decision | None:
+        if view.status.status is RequestStatus.ACCEPTED:
+            return Decision(change=reusing._begin(view, outline, None))
+        running = view.status.model_copy(update={"status": RequestStatus.ACCEPTED})
+        stored = dataclasses.replace(view.stored[fields.STATUS], value=running.to_json())
+        decision = original(dataclasses.replace(view, stored={**view.stored, fields.STATUS: stored}), outline)
+        return None if decision is not None and decision.change is not None and decision.change.event == "fork_begun" else decision
+
+    return patch.object(reusing, "take_over", mutated)
+
+
 MUTATIONS = (
     Mutation("ack_before_write", ack_before_write),
     Mutation("result_rung_before_commit", result_rung_before_commit),
@@ -521,6 +552,9 @@ MUTATIONS = (
     Mutation("replay_in_the_same_epoch", replay_in_the_same_epoch),
     Mutation("replay_of_more_than_was_asked", replay_of_more_than_was_asked),
     Mutation("dead_letter_not_indexed", dead_letter_not_indexed),
+    Mutation("reused_whatever_it_rests_on", reused_whatever_it_rests_on, wanted=FORKS),
+    Mutation("reused_in_another_order", reused_in_another_order, wanted=FORKS),
+    Mutation("reused_after_the_fork_has_begun", reused_after_the_fork_has_begun, wanted=FORKS),
 )
 
 

@@ -57,6 +57,15 @@ POINTS = (
     *("client.watch:before", "worker.resize:before", "worker.declare_agent:before", "orchestrator.declare_agent:before"),
 )
 """Where a process can die: before and after the effect of each call of a port."""
+FORKING = tuple(
+    f"{point}:{when}"
+    for point in (
+        *("forker.read", "forker.events", "forker.enter", "forker.write.request_opened", "forker.publish.SUBMIT"),
+        *("orchestrator.write.step_reused", "orchestrator.write.fork_begun"),
+    )
+    for when in ("before", "after")
+)
+"""The same of a fork: its user's calls, and what the orchestrator takes over."""
 TRIES_AT_A_POINT = 400
 
 
@@ -80,6 +89,25 @@ def test_invariants_hold_when_the_board_loses_its_last_second(first: int) -> Non
 @pytest.mark.parametrize("first", range(0, SET_BACK_SEEDS, AT_A_TIME))
 def test_invariants_hold_when_everything_that_failed_is_replayed_again_and_again(first: int) -> None:
     kept(*(simulate(seed, Wanted(replays=True)) for seed in range(first, first + AT_A_TIME)))
+
+
+@pytest.mark.parametrize("first", range(0, SET_BACK_SEEDS, AT_A_TIME))
+@pytest.mark.parametrize("set_back", [False, True], ids=["", "set back"])
+def test_invariants_hold_when_requests_are_forked_while_they_run_and_afterwards(first: int, set_back: bool) -> None:
+    runs = [simulate(seed, Wanted(forks=True, set_back=set_back)) for seed in range(first, first + AT_A_TIME)]
+    kept(*runs)
+    happened = sum((run.happened for run in runs), Counter[str]())
+    assert {"step_reused", "forked_while_it_ran", "forked_when_it_was_over"} <= happened.keys()
+
+
+@pytest.mark.parametrize("point", FORKING)
+def test_invariants_hold_when_a_process_dies_while_forking_at(point: str) -> None:
+    for seed in range(30_000, 30_000 + TRIES_AT_A_POINT):
+        run = simulate(seed, Wanted(forks=True, crash_at=point))
+        kept(run)
+        if run.crashed_at[point]:
+            return
+    pytest.fail(f"no process came to {point} in {TRIES_AT_A_POINT} seeds")
 
 
 def test_where_nothing_breaks_nothing_is_late_or_repeated() -> None:

@@ -21,6 +21,7 @@ from schemas.errors import BrieflineError
 from tests.simulation.agents import Agents
 from tests.simulation.clock import VirtualLoop
 from tests.simulation.faults import CALM, CountingHand, profile_of
+from tests.simulation.forker import Forker
 from tests.simulation.happenings import Happenings
 from tests.simulation.ledger import Ledger
 from tests.simulation.plans import steps_of, team_of
@@ -46,6 +47,8 @@ class Wanted:
     """Whether the board loses its last second, once or twice."""
     calm: bool = False
     """No faults at all."""
+    forks: bool = False
+    """Whether a third user takes requests up from their middle."""
     replays: bool = False
     """Whether deadlines are short and everything that failed is replayed again and again, at once or much later."""
 
@@ -111,6 +114,7 @@ class World:
         self.long_deadlines = {wish.key for wish in wishes if wish.deadline_seconds == 3000.0}
         self.producer = Producer(self, wishes)
         self.operator = Operator(self, draw, self.keys)
+        self.forker = Forker(self, Random(f"{self.seed}/forker"), self.keys) if self.wanted.forks else None
 
     def _draw_processes(self) -> None:
         names = [f"orchestrator-{number}" for number in range(self.random.choice((1, 2)))]
@@ -118,6 +122,8 @@ class World:
         lives = {"orchestrator": self._orchestrate, "worker": self._work}
         self.processes = [Process(name, lives[name.partition("-")[0]]) for name in names]
         self.processes += [Process("producer-0", self.producer.live), Process("client-0", self.operator.live)]
+        if self.forker is not None:
+            self.processes.append(Process("forker-0", self.forker.live))
         self._sweep_seconds = self.random.choice((0.5, 1.0, 2.0))
         self._grace_seconds = self.random.choice((0.0, 5.0))
         self._concurrency = self.random.choice((1, 2, 8))
@@ -264,6 +270,8 @@ class World:
                 return
             if process.name.startswith("client") and self.operator.done:
                 return
+            if process.name.startswith("forker") and self.forker is not None and self.forker.done:
+                return
             if self.ending:
                 return
             await asyncio.sleep(0.1 if self.calm else life.random.choice((0.2, 1.0, 10.0)))
@@ -298,7 +306,7 @@ class World:
         self.trace(None, "quiet" if still else "out of patience")
 
     def _over(self) -> bool:
-        if not (self.producer.done and self.operator.done):
+        if not (self.producer.done and self.operator.done and (self.forker is None or self.forker.done)):
             return False
         states = [self.state(request_id) for request_id in self.board._requests]
         return all(state.status is not None and state.status.status.over for state in states)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from ops.opening import Accepted, Opening, announce, check_deadline, known, open_request
 from schemas import codec, fields
 from schemas.blackboard import Blackboard, Event, Stored, fold
+from schemas.boundary import NO_BOUNDARY, BoundaryRecord
 from schemas.broker import Broker
 from schemas.errors import InvalidValue, NotFound
 from schemas.plans import Step
@@ -47,7 +49,8 @@ async def fork(
 ) -> Accepted:
     """Open a request with the words, constraints, team card and plan of another one, in which `at` and what is below it run anew.
 
-    Reused is every step that was completed, and is neither `at` nor below it, nor below anything that runs anew. A running
+    Reused is every step that was completed with nothing of it withdrawn since, and is neither `at` nor below it, nor below
+    anything that runs anew. A running
     source may be forked: what it commits later is not reused. `constraints` given here replace the source's; they need the
     `team`'s code, and reused steps have seen the old values (`ForkedFrom.changed` keeps these). With an `idempotency_key`
     the same fork asked for again is the same request, also once its source is gone.
@@ -82,7 +85,7 @@ async def fork(
     )
     deadline_ms = int(deadline_seconds * 1000) if deadline_seconds is not None else source.status.deadline_ms
     labels = {"forked_from": f"{source_id}@{source.position}", "at": at}
-    return await open_request(board, broker, Opening(record, source.card, records, deadline_ms, labels))
+    return await open_request(board, broker, Opening(record, source.card, records, deadline_ms, labels, source.started_with))
 
 
 class Source:
@@ -95,6 +98,9 @@ class Source:
     def __init__(self, source_id: str, events: Sequence[Event]) -> None:
         self.id = source_id
         self.position = events[-1].position if events else 0
+        opening = events[0].put if events else {}
+        self.started_with = {name: value for name, (_, value) in opening.items() if name.startswith(fields.SHARED_PREFIX)}
+        """Shared fields that its session had carried into it; what reused steps did to them is taken in anew."""
         self._state: Mapping[str, Stored] = fold(events)
         if not {fields.REQUEST, fields.CARD, fields.STATUS} <= self._state.keys():
             raise NotFound(f"the board has no request {source_id!r} to fork: never opened, or past its retention", path="request")
@@ -159,8 +165,18 @@ class Source:
         return tuple(found)
 
     def _completed(self, step_id: str) -> bool:
-        stored = self._state.get(fields.step(step_id))
-        return stored is not None and StepRecord.from_json(stored.value).state is StepState.COMPLETED
+        """Whether a step is completed, and nothing of its result was withdrawn."""
+        stored, result = self._state.get(fields.step(step_id)), self._state.get(fields.result(step_id))
+        if stored is None or result is None or StepRecord.from_json(stored.value).state is not StepState.COMPLETED:
+            return False
+        return (step_id, result.version) not in self._withdrawn
+
+    @cached_property
+    def _withdrawn(self) -> frozenset[tuple[str, str]]:
+        """Step and version of each result of which something was withdrawn."""
+        stored = self._state.get(fields.BOUNDARY)
+        record = NO_BOUNDARY if stored is None else BoundaryRecord.from_json(stored.value)
+        return frozenset((each.step, each.version) for each in record.retractions)
 
 
 def _changes(team: Team | None, given: Mapping[str, object]) -> dict[str, ConstraintRecord]:

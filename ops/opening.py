@@ -46,6 +46,8 @@ class Opening:
     deadline_ms: int
     labels: Mapping[str, str] = field(default_factory=dict)
     """Further details of the event."""
+    shared: Mapping[str, bytes] = field(default_factory=dict)
+    """Shared fields (`field/<name>`) that the request starts with."""
 
 
 def check_deadline(seconds: float | None) -> None:
@@ -83,6 +85,7 @@ async def _open(board: Blackboard, opening: Opening) -> bool:
         fields.CARD: opening.card.to_json(),
         fields.STATUS: status.to_json(),
         **{fields.constraint(each.name): each.to_json() for each in opening.constraints},
+        **opening.shared,
     }
     write = Write(
         role=Role.PRODUCER,

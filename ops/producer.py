@@ -78,8 +78,10 @@ async def submit(
         if await known(board, record.id, key, record.content_sha256):  # whatever the session says meanwhile
             await announce(broker, record.id, trace)
             return Accepted(record.id, new=False)
-        turn = await take_turn(board, session, tenant=tenant, request_id=record.id, deadline_ms=deadline_ms)
+        turn, carried = await take_turn(board, session, team.card, tenant=tenant, request_id=record.id, deadline_ms=deadline_ms)
         record = record.model_copy(update={"session": turn})
+        labels = {"session": session.name, "turn": str(turn.turn), **carried.labels}
+        return await open_request(board, broker, Opening(record, team.card, records, deadline_ms, labels, carried.fields))
     return await open_request(board, broker, Opening(record, team.card, records, deadline_ms))
 
 

@@ -8,6 +8,7 @@ have is taken for one that is about to be opened, for as long as an opening may 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -15,8 +16,10 @@ from ops.following import LOOK_SECONDS
 from ops.opening import OPENING_MS
 from schemas import codec, fields
 from schemas.blackboard import Blackboard, Snapshot, Write, Written
-from schemas.errors import InvalidValue, SessionBusy
-from schemas.requests import Role, SessionRecord, SessionTurn, StatusRecord, session_id
+from schemas.errors import InvalidValue, SessionBusy, Unreadable
+from schemas.requests import RequestRecord, Role, SessionRecord, SessionTurn, StatusRecord, session_id
+from schemas.shared import FieldRecord, check_value
+from schemas.teams import TeamCard
 
 RETENTION_SECONDS = 7 * 24 * 3600
 MAX_NAME_CHARACTERS = 200
@@ -52,6 +55,19 @@ class Busy:
     gone_at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Fields of an opening write that come from the request before, and the names of those that could not come along."""
+
+    fields: Mapping[str, bytes]
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the opening event says of it."""
+        return {"not_carried": ", ".join(self.dropped)} if self.dropped else {}
+
+
 def next_turn(name: str, known: Snapshot, last: Snapshot | None, request_id: str) -> SessionTurn | Busy:
     """Return a request's turn in a session, or that another one has it. Pure.
 
@@ -72,8 +88,41 @@ def next_turn(name: str, known: Snapshot, last: Snapshot | None, request_id: str
     return SessionTurn(name=name, turn=record.turn + 1, previous=previous)
 
 
-async def take_turn(board: Blackboard, session: Session, *, tenant: str, request_id: str, deadline_ms: int) -> SessionTurn:
-    """Make a request the newest of its session, and return its turn; it has to be opened at once.
+def carried(card: TeamCard, previous: Snapshot) -> Carried:
+    """Return the shared fields that the request after `previous` starts with: those that its team declares `carry`. Pure.
+
+    A field keeps its value, source and time, and says which request it comes from. What was only proposed is left behind, and
+    contributions keep their step's name with the request's beside it, so that a step of that name contributes anew. What cannot
+    be read, or is no value that the field can have today, is left behind and named; so is all of another team's request.
+    """
+    stored = previous.fields.get(fields.REQUEST)
+    if stored is None or RequestRecord.from_json(stored.value).team != card.name:
+        return Carried({})
+    found: dict[str, bytes] = {}
+    dropped: list[str] = []
+    for name, declared in card.fields.items():
+        there = previous.fields.get(fields.shared(name))
+        if not declared.carry or there is None:
+            continue
+        try:
+            record = FieldRecord.from_json(there.value)
+            if record.value is not None:
+                check_value(declared, record.value)
+        except (Unreadable, InvalidValue):
+            dropped.append(name)
+            continue
+        written_there = there.position > stored.position or not record.carried_from
+        source = previous.request_id if written_there else record.carried_from
+        claims = tuple(each if "@" in each.step else each.model_copy(update={"step": f"{each.step}@{source}"}) for each in record.claims)
+        kept = {"carried_from": source, "claims": claims, "proposals": (), "seen": {}}
+        found[fields.shared(name)] = record.model_copy(update=kept).to_json()
+    return Carried(found, tuple(dropped))
+
+
+async def take_turn(
+    board: Blackboard, session: Session, card: TeamCard, *, tenant: str, request_id: str, deadline_ms: int
+) -> tuple[SessionTurn, Carried]:
+    """Make a request the newest of its session; return its turn, and what it starts with. It has to be opened at once.
 
     Raises:
         SessionBusy: the last request of the session is not over, or another one was faster.
@@ -87,10 +136,11 @@ async def take_turn(board: Blackboard, session: Session, *, tenant: str, request
                 raise SessionBusy(f"session {session.name!r} is busy: its request {turn.last} is not over", path="session")
             await _over(board, turn, session.look_seconds)
             continue
+        starts_with = await _carried(board, card, turn.previous)
         wanted = SessionRecord(name=session.name, turn=turn.turn, last=request_id, previous=turn.previous)
         stored = known.value(fields.SESSION)
         if stored is not None and SessionRecord.from_json(stored) == wanted:
-            return turn
+            return turn, starts_with
         write = Write(
             role=Role.PRODUCER,
             writer=f"producer/{tenant}",
@@ -102,7 +152,14 @@ async def take_turn(board: Blackboard, session: Session, *, tenant: str, request
             expire_after_seconds=session.retention_seconds + deadline_ms // 1000,
         )
         if isinstance(await board.write(record_id, write), Written):
-            return turn
+            return turn, starts_with
+
+
+async def _carried(board: Blackboard, card: TeamCard, previous: str | None) -> Carried:
+    names = [fields.shared(name) for name, declared in card.fields.items() if declared.carry]
+    if previous is None or not names:
+        return Carried({})
+    return carried(card, await board.read(previous, (fields.REQUEST, *names)))
 
 
 async def _last(board: Blackboard, known: Snapshot) -> Snapshot | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 from typing import Any
 
@@ -96,6 +97,9 @@ BAD_INPUT: dict[str, tuple[list[str], bytes, str]] = {
     "an unknown request": (["show", "nobody"], b"", "no request 'nobody'"),
     "a request id that is none": (["show", "a{b}"], b"", "no request id"),
     "an unknown request to cancel": (["cancel", "nobody"], b"", "no request 'nobody'"),
+    "a fork of an unknown request": (["fork", "nobody", "--at", "iot"], b"", "no request 'nobody' to fork"),
+    "an unknown request to compare": (["diff", "nobody", "nobody"], b"", "no request 'nobody'"),
+    "a session without a name": (["submit", REQUEST, "--session", " "], b"", "session: a session has a name"),
     "a dead letter that is none": (["dead", "show", "nobody", "product"], b"", "no request 'nobody'"),
     "replay of everything, unsaid": (["dead", "replay"], b"", "--all"),
     "a status that is none": (["list", "--status", "SLEEPING"], b"", "SLEEPING"),
@@ -234,3 +238,46 @@ def test_ctrl_c_on_a_wait_is_quiet_and_leaves_the_request_alone(bitmall: System,
     assert shown["status"] == "CANCELLED"
     assert [event["reason"] for event in shown["timeline"] if event["event"] == "request_cancelled"] == ["tired"]
     assert bitmall.run("cancel", request_id).code == 0, "once more is no error"
+
+
+def test_a_request_is_shown_as_it_was_compared_and_forked(bitmall: System, answered: dict[str, Any]) -> None:
+    request_id = answered["request_id"]
+    then = bitmall.json("show", request_id, "--at", "3")
+    assert (then["status"], then["at"], len(then["timeline"])) == ("RUNNING", 3, 3)
+    assert "as it was after event 3 of" in bitmall.run("show", request_id, "--at", "3").stdout.replace("\n", " ")
+    for number in ("0", "999"):
+        refused = bitmall.run("show", request_id, "--at", number)
+        assert (refused.code, refused.stdout) == (2, "")
+        assert f"has events 1 to {answered['events']}, and no event {number}" in refused.stderr
+
+    forked = bitmall.run("fork", request_id, "--at", "product", "--constraint", "budget=1500", "--key", "what if", "--wait", "--json")
+    assert forked.code == 0, forked.stderr
+    assert "reused: aftersales" in forked.stderr
+    assert "what is reused was made with budget: 换新预算 2000 元以内" in forked.stderr
+    told = json.loads(forked.stdout)
+    assert told["forked_from"]["request"] == request_id
+    assert [step.get("reused_from", "").partition("@")[0] for step in told["steps"]] == [request_id, "", ""]
+    again = bitmall.json("fork", request_id, "--at", "product", "--constraint", "budget=1500", "--key", "what if")
+    assert again == {"request_id": told["request_id"], "new": False}
+    assert f"forked from {request_id}@" in bitmall.run("show", told["request_id"]).stdout.replace("\n", "")
+
+    found = bitmall.json("diff", request_id, told["request_id"])
+    assert {"kind": "constraint", "name": "budget", "a": "换新预算 2000 元以内", "b": "换新预算 1500 元以内"} in found["differences"]
+    assert "换新预算 1500 元以内" in bitmall.run("diff", request_id, told["request_id"]).stdout
+
+
+def test_requests_of_a_session_are_listed_with_their_turn_and_come_one_after_the_other(bitmall: System, gate: Gate) -> None:
+    nobody_serves = ("--team", "tests.end_to_end.teams:gated", *gate.constraint)
+    first = bitmall.json("submit", "one", *nobody_serves, "--session", "sofa")["request_id"]
+    busy = bitmall.run("submit", "two", *nobody_serves, "--session", "sofa")
+    assert (busy.code, busy.stdout) == (2, "")
+    assert f"session 'sofa' is busy: its request {first} is not over" in busy.stderr
+    waiting = bitmall.start("submit", "two", *nobody_serves, "--session", "sofa", "--session-wait", log_level="WARNING")
+    assert bitmall.run("cancel", first).code == 0
+    assert waiting.wait() == 0
+    (second,) = [line for line in waiting.lines if len(line) == 36]
+    turns = {each["request_id"]: each.get("session") for each in bitmall.json("list")}
+    assert (turns[first], turns[second]) == ({"name": "sofa", "turn": 1}, {"name": "sofa", "turn": 2})
+    assert bitmall.json("show", second)["session"]["previous"] == first
+    assert f"session sofa, turn 2, after {first}" in bitmall.run("show", second).stdout.replace("\n", "")
+    assert bitmall.run("cancel", second).code == 0

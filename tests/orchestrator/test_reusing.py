@@ -40,8 +40,11 @@ def asked(made: Request, of: Request) -> tuple[Decision, View]:
     view = made.view()
     while True:
         decision = advance(view, Submitted(), retention_seconds=RETENTION_SECONDS)
+        if decision.read_more:
+            more = {name: made.stored[name] for name in decision.read_more if name in made.stored}
+            view = view.joined(Snapshot(made.id, more, made.now_ms, made.position, {}, frozenset(decision.read_more)))
+            continue
         if not decision.read_source:
-            assert not decision.read_more
             return decision, view
         names = decision.read_source
         found = {name: of.stored[name] for name in names if name in of.stored}

@@ -11,13 +11,16 @@ import pytest
 from ops.blackboard.memory import MemoryBlackboard
 from ops.client import Client
 from ops.opening import OPENING_MS, Accepted
-from ops.sessions import Session, next_turn, take_turn
+from ops.sessions import Session, carried, next_turn, take_turn
 from schemas import fields
-from schemas.blackboard import Snapshot, Stored
+from schemas.blackboard import Snapshot, Stored, Written
 from schemas.errors import InvalidValue, KeyReused, SessionBusy
-from schemas.requests import RequestStatus, SessionRecord, SessionTurn, StatusRecord, session_id
+from schemas.requests import RequestRecord, RequestStatus, SessionRecord, SessionTurn, StatusRecord, session_id
+from schemas.shared import Claim, FieldCard, FieldRecord
+from tests.support.boards import orchestrator
 from tests.system.cast import Cast, Gate, step
 from tests.system.conftest import System, expires
+from workers.team import Team
 
 
 async def turn_of(client: Client, request_id: str) -> tuple[int, str | None]:
@@ -110,8 +113,8 @@ async def test_the_same_key_is_the_same_request_whatever_the_session_says_meanwh
 async def test_a_turn_that_was_taken_and_never_opened_is_taken_again_by_its_key_or_given_up_in_time(system: System) -> None:
     team = Cast().team(step("a"))
     client = Client(system.board, system.broker)
-    died = await take_turn(system.board, Session("sofa"), tenant="default", request_id="died", deadline_ms=1000)
-    assert await take_turn(system.board, Session("sofa"), tenant="default", request_id="died", deadline_ms=1000) == died
+    died = await take_turn(system.board, Session("sofa"), team.card, tenant="default", request_id="died", deadline_ms=1000)
+    assert await take_turn(system.board, Session("sofa"), team.card, tenant="default", request_id="died", deadline_ms=1000) == died
     with pytest.raises(SessionBusy, match="its request died is not over"):
         await client.submit(team, "please", session="sofa")
     if system.clock is None:
@@ -127,15 +130,15 @@ async def test_a_session_is_remembered_as_long_as_its_last_request_may_be(system
     team = Cast().team(step("a"))
     async with system.serve(team) as runtime:
         for _ in range(2):
-            await runtime.wait((await runtime.submit(team, "please", session=Session("sofa", retention_seconds=50))).request_id)
+            await runtime.wait((await runtime.submit(team, "please", session=Session("armchair", retention_seconds=50))).request_id)
     seconds = team.card.deadline_seconds + 50
     if isinstance(system.board, MemoryBlackboard):
-        ends = system.board._requests[session_id("default", "sofa")].expires_at_ms
+        ends = system.board._requests[session_id("default", "armchair")].expires_at_ms
         assert ends is not None
         left = ends / 1000 - system.board._clock()
     else:
         assert system.redis is not None
-        (key,) = [key async for key in system.redis.scan_iter(match=f"*{{{session_id('default', 'sofa')}}}:values")]
+        (key,) = [key async for key in system.redis.scan_iter(match=f"*{{{session_id('default', 'armchair')}}}:values")]
         left = await system.redis.ttl(key)
     assert seconds - 30 < left <= seconds
 
@@ -153,6 +156,84 @@ async def test_a_forked_request_is_in_no_session(system: System) -> None:
         await runtime.wait(first.request_id)
         fork = await runtime.result(await runtime.fork(first.request_id, "a"))
         assert fork.request.session is None
+
+
+CARDS = {
+    "mood": FieldCard(name="mood", carry=True),
+    "pieces": FieldCard(name="pieces", type="integer", carry=True),
+    "draft": FieldCard(name="draft"),
+}
+
+
+def declaring(team: Team) -> Team:
+    """A team that declares shared fields."""
+    team.card = team.card.model_copy(update={"fields": CARDS})
+    return team
+
+
+async def say(system: System, request_id: str, **values: object) -> None:
+    """Give shared fields a value, as the orchestrator does when it takes a step's changes in."""
+    puts = {fields.shared(name): FieldRecord(value=value, step="a").to_json() for name, value in values.items()}
+    versions = await system.board.read(request_id, tuple(puts))
+    write = orchestrator(puts, {name: versions.version(name) for name in puts})
+    assert isinstance(await system.board.write(request_id, write), Written)
+
+
+async def said(system: System, request_id: str) -> dict[str, tuple[object, str]]:
+    """Shared field -> its value, and the request that it was carried from."""
+    snapshot = await system.board.read(request_id, tuple(map(fields.shared, CARDS)))
+    records = {name.removeprefix("field/"): FieldRecord.from_json(stored.value) for name, stored in snapshot.fields.items()}
+    return {name: (record.value, record.carried_from) for name, record in records.items()}
+
+
+async def test_fields_declared_to_carry_are_there_when_the_next_request_opens_and_say_where_they_come_from(system: System) -> None:
+    async with system.serve(declaring(Cast().team(step("a")))) as runtime:
+        made: list[str] = []
+        for values in ({"mood": "calm", "pieces": 3, "draft": "x"}, {"pieces": 4}, {}):
+            request_id = (await runtime.submit(runtime.team, "please", session="sofa")).request_id
+            if values:
+                await say(system, request_id, **values)
+            await runtime.wait(request_id)
+            made.append(request_id)
+        first, second, third = made
+        assert await said(system, second) == {"mood": ("calm", first), "pieces": (4, "")}
+        opening = (await runtime.events(second))[0]
+        assert {"field/mood", "field/pieces"} == {name for name in opening.put if name.startswith("field/")}
+        assert await said(system, third) == {"mood": ("calm", first), "pieces": (4, second)}
+        fork = await runtime.fork(second, "a")
+        assert (await said(system, fork.request_id)) == {"mood": ("calm", first), "pieces": (3, first)}, "as the source began"
+        await runtime.wait(fork.request_id)
+        alone = await runtime.submit(runtime.team, "please", session="chair")
+        await runtime.wait(alone.request_id)
+        assert await said(system, alone.request_id) == {}
+
+
+async def test_what_no_longer_fits_is_left_behind_and_named(system: System) -> None:
+    team = declaring(Cast().team(step("a")))
+    other = Team("other", list(team.agents.values()), [step("a")])
+    async with system.serve(team) as runtime:
+        first = (await runtime.submit(team, "please", session="sofa")).request_id
+        await say(system, first, mood="calm", pieces="many")
+        await runtime.wait(first)
+        second = (await runtime.submit(team, "please", session="sofa")).request_id
+        await runtime.wait(second)
+        assert await said(system, second) == {"mood": ("calm", first)}
+        assert (await runtime.events(second))[0].labels["not_carried"] == "pieces"
+        third = (await runtime.submit(declaring(other), "please", session="sofa")).request_id
+        await runtime.wait(third)
+        assert await said(system, third) == {}, "another team's fields are not this one's"
+
+
+def test_proposals_stay_behind_and_contributions_keep_their_place_beside_new_ones() -> None:
+    record = FieldRecord(value="x", claims=(Claim(step="a", value=1),), proposals=(Claim(step="b", value=2),), seen={"a.k": "1.abcdef"})
+    request = RequestRecord(id="r1", tenant="t", team="stage", text="x", idempotency_key="k", content_sha256="0")
+    stored = {
+        fields.REQUEST: Stored(request.to_json(), "1.abcdef", 1, 0),
+        fields.shared("mood"): Stored(record.to_json(), "1.abcdef", 5, 0),
+    }
+    found = carried(declaring(Cast().team(step("a"))).card, Snapshot("r1", stored, 0, 9))
+    (kept,) = map(FieldRecord.from_json, found.fields.values())
+    assert (kept.carried_from, kept.proposals, kept.seen, [each.step for each in kept.claims]) == ("r1", (), {}, ["a@r1"])
 
 
 def seen(at_ms: int, now_ms: int) -> Snapshot:

@@ -13,9 +13,11 @@ from ops.comparing import Difference
 from ops.reporting import Report, brief_report
 from schemas import fields
 from schemas.blackboard import fold
+from schemas.boundary import BoundaryRecord, Retraction
 from schemas.errors import KeyReused, NotFound, Refused
 from schemas.plans import Step
 from schemas.results import AgentResult, Usage
+from tests.support.boards import orchestrator
 from tests.system.cast import Act, Cast, Gate, fails, step, told
 from tests.system.conftest import System
 from tests.system.reports import named, states
@@ -198,6 +200,17 @@ class TestFork:
         made = {each: third.step(each).record.reused for each in "ab"}
         assert {each: came.request for each, came in made.items() if came} == {"a": first.request_id, "b": second.request_id}
         assert [each.brief.step_id for each in third.briefs] == ["c"]
+
+    async def test_a_step_of_whose_result_something_was_withdrawn_runs_anew(self, system: System) -> None:
+        cast = Cast()
+        async with system.serve(cast.team(step("a"), step("b"), step("c", "a", "b"))) as runtime:
+            source = (await runtime.ask("please")).request_id
+            version = (await system.board.read(source, (fields.result("a"),))).version(fields.result("a"))
+            withdrawn = Retraction(step="a", key="finding", version=version, reason="a misread label")
+            record = BoundaryRecord(retractions=(withdrawn, withdrawn.model_copy(update={"step": "b", "version": "9.abcdef"})))
+            await system.board.write(source, orchestrator({fields.BOUNDARY: record.to_json()}))
+            await runtime.result(await runtime.fork(source, "c"))
+        assert cast.runs == {"a": 2, "b": 1, "c": 2}
 
     async def test_a_failed_step_runs_anew_and_so_does_what_was_made_without_it(self, system: System) -> None:
         cast = Cast({"a": fails(times=1)})

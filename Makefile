@@ -98,7 +98,7 @@ $(BIN)/pip:
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv
 
-# A later lock keeps to the first one's versions, so that the three fit into one environment.
+# A later lock keeps to the first one's versions, so that they fit into one environment.
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml requirements/build.in
 
@@ -106,5 +106,6 @@ lock: ## write requirements/*.txt anew from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "uv is missing: pip install uv, or make UV=/path/to/uv lock"; exit 1; }
 	$(COMPILE) $(ARGS) -o requirements/runtime.txt
 	$(COMPILE) $(ARGS) -c requirements/runtime.txt --extra openai -o requirements/openai.txt
-	$(COMPILE) $(ARGS) -c requirements/openai.txt --extra dev -o requirements/dev.txt
+	$(COMPILE) $(ARGS) -c requirements/runtime.txt --extra s3 -o requirements/s3.txt
+	$(COMPILE) $(ARGS) -c requirements/openai.txt -c requirements/s3.txt --extra dev -o requirements/dev.txt
 	$(COMPILE) $(ARGS) -c requirements/openai.txt --extra bench -o requirements/bench.txt

@@ -39,6 +39,19 @@ def _url(*schemes: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _artifact_place(value: str) -> str:
+    scheme, colon, rest = value.partition(":")
+    if scheme == "s3":
+        if not re.fullmatch(r"//[a-z0-9][a-z0-9.-]{1,62}(/[^?]*)?(\?.*)?", rest):
+            raise ValueError("is not of the form s3://bucket/prefix?endpoint=https://host")
+    elif scheme == "file" and colon:
+        if not rest.startswith("///"):
+            raise ValueError("a file URL has three slashes, and then the path")
+    elif colon and value != "memory:":
+        raise ValueError("is a folder, file:///folder, s3://bucket/prefix or memory:")
+    return value
+
+
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -114,6 +127,21 @@ class Settings(BaseSettings):
     retention_seconds: int = Field(
         7 * DAY_SECONDS, ge=1, le=3650 * DAY_SECONDS, description="How long a finished request is kept", examples=[7 * DAY_SECONDS]
     )
+    artifacts_url: Annotated[str, AfterValidator(_artifact_place)] = Field(
+        "~/.local/share/briefline/artifacts",
+        description="Where artifacts are kept: a folder that all workers see, `s3://bucket/prefix?endpoint=...`, or `memory:` for one process",
+        examples=["s3://artifacts/briefline?endpoint=https://minio.internal:9000"],
+    )
+    artifact_seconds: int = Field(
+        30 * DAY_SECONDS, ge=1, le=3650 * DAY_SECONDS, description="How long an artifact is kept", examples=[30 * DAY_SECONDS]
+    )
+    private_seconds: int = Field(
+        3 * DAY_SECONDS,
+        ge=1,
+        le=3650 * DAY_SECONDS,
+        description="How long a run's messages and tool calls are kept, for `briefline show REQUEST --private STEP`",
+        examples=[3 * DAY_SECONDS],
+    )
     call_timeout_seconds: Seconds = Field(5.0, description="How long one attempt of a call to a server may take", examples=[5])
     call_deadline_seconds: Seconds = Field(
         15.0, description="How long an operation on a server may take with all its attempts", examples=[15]
@@ -144,6 +172,9 @@ class Settings(BaseSettings):
             raise ValueError(_together("call_timeout_seconds", "is longer than the whole operation may take", "call_deadline_seconds"))
         if self.sweep_seconds > self.lease_seconds:
             raise ValueError(_together("sweep_seconds", "is longer than a lease, and a dead worker's step waits for it", "lease_seconds"))
+        if self.artifact_seconds < self.retention_seconds:
+            wrong = "is shorter than a finished request is kept, and its references would lead nowhere"
+            raise ValueError(_together("artifact_seconds", wrong, "retention_seconds"))
         if self.model_base_url and not self.model_name:
             raise ValueError(_together("model_name", "is empty, but an endpoint is named", "model_base_url"))
         return self

@@ -6,7 +6,12 @@ import importlib.util
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from ops.artifacts.folder import FolderShelf
+from ops.artifacts.keeping import KeptArtifacts, Shelf
+from ops.artifacts.memory import MemoryShelf
 from ops.blackboard.redis import RedisBlackboard
 from ops.broker.rabbitmq import RabbitMQBroker
 from ops.crash_points import CrashingBlackboard, CrashingBroker, crash_points
@@ -38,6 +43,28 @@ def broker_of(settings: Settings, instance: str = "client") -> RabbitMQBroker:
         instance=instance,
         call_timeout_seconds=settings.call_timeout_seconds,
     )
+
+
+def artifacts_of(settings: Settings) -> KeptArtifacts:
+    """Return the artifact store of the settings. It connects when it is first used.
+
+    Raises:
+        InvalidSettings: a bucket is named, and the client for it is not installed, or the URL has an option that is none.
+    """
+    return KeptArtifacts(_shelf(settings.artifacts_url), private_seconds=settings.private_seconds, shared_seconds=settings.artifact_seconds)
+
+
+def _shelf(url: str) -> Shelf:
+    if url == "memory:":
+        return MemoryShelf()
+    if not url.startswith("s3:"):
+        path = unquote(urlsplit(url).path) if url.startswith("file:") else url
+        return FolderShelf(Path(path).expanduser())
+    if importlib.util.find_spec("obstore") is None:
+        raise InvalidSettings("a bucket needs the client of that protocol: pip install 'briefline[s3]'", path="artifacts_url")
+    from ops.artifacts.s3 import S3Shelf
+
+    return S3Shelf(url)
 
 
 @asynccontextmanager

@@ -91,13 +91,14 @@ def key_prefix(redis_url: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _environment_of_the_tests_alone() -> Iterator[None]:
-    """No setting of the developer's reaches a test, only the two URLs; and no key of a model either."""
+def _environment_of_the_tests_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No setting of the developer's reaches a test, only the two URLs; and no key of a model either. Artifacts go to a folder of it."""
     kept = {servers.REDIS.variable, servers.RABBITMQ.variable}
     with pytest.MonkeyPatch.context() as patch:
         for name in Settings.model_fields:
             if variable(name) not in kept:
                 patch.setenv(variable(name), "")  # empty means the default, also where .env says otherwise
+        patch.setenv(variable("artifacts_url"), str(tmp_path_factory.mktemp("artifacts")))
         for name in os.environ:
             if re.search(r"_API_KEY$|_BASE_URL$", name) and not name.startswith("BRIEFLINE_"):
                 patch.delenv(name)

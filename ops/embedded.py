@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from ops.artifacts.keeping import KeptArtifacts
+from ops.artifacts.memory import MemoryShelf
 from ops.blackboard.memory import MemoryBlackboard
 from ops.broker.memory import MemoryBroker
 from ops.client import Client
@@ -21,6 +23,7 @@ from ops.logs import configure
 from ops.opening import Accepted
 from ops.reporting import Report
 from orchestrator.orchestrator import Orchestrator
+from schemas.artifacts import ArtifactStore
 from schemas.blackboard import Blackboard
 from schemas.broker import Broker
 from workers.team import Team
@@ -30,9 +33,10 @@ from workers.worker import Worker
 class Runtime(Client):
     """A client whose team is at hand, so that it need not be named in each call."""
 
-    def __init__(self, board: Blackboard, broker: Broker, team: Team) -> None:
+    def __init__(self, board: Blackboard, broker: Broker, team: Team, artifacts: ArtifactStore | None = None) -> None:
         super().__init__(board, broker)
         self.team = team
+        self.artifacts: ArtifactStore = artifacts or KeptArtifacts(MemoryShelf())
         self.board = board
         self.broker = broker
 
@@ -57,17 +61,20 @@ class Runtime(Client):
 
 
 @asynccontextmanager
-async def embedded(team: Team, *, concurrency: int = 8, workers: int = 1, lease_seconds: float = 5.0) -> AsyncIterator[Runtime]:
+async def embedded(
+    team: Team, *, concurrency: int = 8, workers: int = 1, lease_seconds: float = 5.0, artifacts: ArtifactStore | None = None
+) -> AsyncIterator[Runtime]:
     """Run a team in this process until the context is left; what then still runs is stopped, and gone with it.
 
-    A program that has not set up structlog sees warnings only, on standard error.
+    Artifacts are kept in memory unless there is another store for them. A program that has not set up structlog sees warnings
+    only, on standard error.
     """
     if not structlog.is_configured():
         configure("WARNING", "console")
     async with (
         MemoryBlackboard(lease_seconds=lease_seconds) as board,
         MemoryBroker() as broker,
-        serving(board, broker, team, concurrency=concurrency, workers=workers, lease_seconds=lease_seconds) as runtime,
+        serving(board, broker, team, concurrency=concurrency, workers=workers, lease_seconds=lease_seconds, artifacts=artifacts) as runtime,
     ):
         yield runtime
 
@@ -82,12 +89,14 @@ async def serving(
     workers: int = 1,
     orchestrators: int = 1,
     lease_seconds: float = 5.0,
+    artifacts: ArtifactStore | None = None,
 ) -> AsyncIterator[Runtime]:
     """Run orchestrators and workers in this process, over any board and broker, until the context is left.
 
     What the block raises comes out as it is, and not in a group.
     """
     failure: Exception | None = None
+    artifacts = artifacts or KeptArtifacts(MemoryShelf())
     async with asyncio.TaskGroup() as group:
         stop = asyncio.Event()
         ready: list[asyncio.Event] = []
@@ -99,11 +108,14 @@ async def serving(
         for _ in range(orchestrators):
             start(Orchestrator(board, broker))
         for _ in range(workers):
-            start(Worker(board, broker, team, concurrency=concurrency, lease_seconds=lease_seconds, grace_seconds=0.0))
+            worker = Worker(
+                board, broker, team, concurrency=concurrency, lease_seconds=lease_seconds, grace_seconds=0.0, artifacts=artifacts
+            )
+            start(worker)
         for event in ready:
             await event.wait()
         try:
-            yield Runtime(board, broker, team)
+            yield Runtime(board, broker, team, artifacts)
         except Exception as error:  # kept out of the group, which would wrap it
             failure = error
         finally:

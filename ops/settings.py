@@ -129,7 +129,7 @@ class Settings(BaseSettings):
     )
     artifacts_url: Annotated[str, AfterValidator(_artifact_place)] = Field(
         "~/.local/share/briefline/artifacts",
-        description="Where artifacts are kept: a folder that all workers see, `s3://bucket/prefix?endpoint=...`, or `memory:` for one process",
+        description="Where artifacts are kept: a folder for all workers, `s3://bucket/prefix?endpoint=...`, or `memory:` for one process",
         examples=["s3://artifacts/briefline?endpoint=https://minio.internal:9000"],
     )
     artifact_seconds: int = Field(

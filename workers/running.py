@@ -19,6 +19,7 @@ from schemas.plans import Step
 from schemas.results import AgentResult, Failure, FailureCode, Termination
 from workers.accepting import keepable
 from workers.agents.agent import Agent, AgentBrief
+from workers.artifacts import by_reference
 
 AGENT_TASK = "agent "
 """What the name of a task begins with in which an agent runs; the agent's name follows."""
@@ -135,7 +136,9 @@ async def kept(renew: Renew, renew_seconds: float) -> AsyncIterator[asyncio.Futu
 
 async def _caught(agent: Agent, brief: AgentBrief) -> Ran:
     try:
-        return Returned(await agent.run(brief))
+        result: Any = await agent.run(brief)  # a box may return anything
+        # Within the attempt: its timeout, its lease and its retries hold for this too.
+        return Returned(await by_reference(result, brief.artifacts) if isinstance(result, AgentResult) else result)
     except AgentFailed as error:
         return Raised(keepable(str(error.code), str(error.description), retryable=bool(error.retryable)))
     except (Unavailable, ConnectionError, TimeoutError) as error:

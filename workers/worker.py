@@ -15,14 +15,23 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from schemas.artifacts import ArtifactStore
 from schemas.blackboard import Blackboard
 from schemas.broker import Broker, Consumer, Delivery, task_queue
+from schemas.codec import Json
 from schemas.errors import ProtocolViolation, Refused, Undeliverable, Unreadable
 from schemas.requests import StepRecord
+<<<<<<< HEAD
 from schemas.results import CROSSINGS_LABEL, MADE_WITH_LABEL, AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
 from workers import accepting, claiming, preparing, receiving, recording, running
 from workers.agents.agent import TERMINATION_CODES, Agent, AgentBrief
 from workers.briefing import NoBrief
+=======
+from schemas.results import MADE_WITH_LABEL, PRIVATE_LABEL, AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
+from workers import accepting, claiming, preparing, receiving, recording, running, transcripts
+from workers.agents.agent import TERMINATION_CODES, Agent, AgentBrief
+from workers.artifacts import RunArtifacts
+>>>>>>> dbc66c7 (Let a value or a tool's return over 2,000 tokens become a reference by itself, to be read in parts)
 from workers.claiming import Ahead, Claimed, Finished, Late, LookLater, Unknown
 from workers.receiving import Task
 from workers.recording import Hold
@@ -54,7 +63,10 @@ class _Run:
 
 
 class Worker:
-    """Serves some agents of a team, each with up to `concurrency` steps at a time."""
+    """Serves some agents of a team, each with up to `concurrency` steps at a time.
+
+    Without an artifact store every value has to fit into its field, and no transcript is kept.
+    """
 
     def __init__(
         self,
@@ -68,6 +80,7 @@ class Worker:
         lease_seconds: float = 5.0,
         ack_after_seconds: float = 600.0,
         grace_seconds: float = 25.0,
+        artifacts: ArtifactStore | None = None,
     ) -> None:
         self.name = name or f"worker/{uuid.uuid4().hex[:8]}"
         self._board = board
@@ -78,6 +91,7 @@ class Worker:
         self._lease_ms = int(lease_seconds * 1000)
         self._ack_after_seconds = ack_after_seconds
         self._grace_seconds = grace_seconds
+        self._artifacts = artifacts
         self._interrupt = running.Interrupt()
         self._running = 0
         self._idle = asyncio.Event()
@@ -219,6 +233,7 @@ class Worker:
             return await self._end(hold, None, brief.failure)
         made_with = self._made_with(agent, brief)
         hold = replace(hold, made_with=made_with)
+        brief = replace(brief, artifacts=self._run_artifacts(brief))
         ran = await running.run_agent(
             agent,
             brief,
@@ -226,6 +241,8 @@ class Worker:
             renew_seconds=self._lease_ms / 3000,
             interrupt=self._interrupt,
         )
+        if not isinstance(ran, HoldLost):
+            hold = replace(hold, private=await self._keep_transcript(hold, brief))
         match ran:
             case Returned():
                 kept, failure = accepting.accept(ran.result, brief.step, made_with)
@@ -276,6 +293,8 @@ class Worker:
             labels[CROSSINGS_LABEL] = hold.crossings
         if result is None and hold.made_with is not None:
             labels[MADE_WITH_LABEL] = hold.made_with.to_json().decode()
+        if hold.private is not None:
+            labels[PRIVATE_LABEL] = hold.private
         puts = accepting.puts_of(hold.step_id, record, result)
         async with running.kept(lambda: self._renew(hold), self._lease_ms / 3000):
             written = await recording.record(self._board, hold, puts, labels, dead=event == "step_failed")
@@ -283,6 +302,23 @@ class Worker:
             return None
         log.info(event, request=hold.request_id, step=hold.step_id, attempt=hold.record.attempt, **details)
         return next(version for name, version in written.versions.items() if name.startswith("step/")), record
+
+    def _run_artifacts(self, brief: AgentBrief) -> RunArtifacts:
+        given = [fact.artifact for fact in brief.facts.values() if fact.artifact is not None]
+        return RunArtifacts(self._artifacts, producer=brief.step_id, given=given, value_tokens=self._team.limits.value_tokens)
+
+    async def _keep_transcript(self, hold: Hold, brief: AgentBrief) -> str | None:
+        if self._artifacts is None or brief.transcript.empty:
+            return None
+        about: dict[str, Json] = {
+            "request": hold.request_id,
+            "step": hold.step_id,
+            "agent": brief.step.agent,
+            "epoch": hold.record.epoch,
+            "attempt": hold.record.attempt,
+        }
+        async with running.kept(lambda: self._renew(hold), self._lease_ms / 3000):
+            return await transcripts.keep(self._artifacts, brief.transcript, about, step=hold.step_id)
 
     def _made_with(self, agent: Agent, brief: AgentBrief) -> MadeWith:
         made = self._team.made_with(agent.name, brief_sha256=brief.brief.sha256, position=brief.brief.position)

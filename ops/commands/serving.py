@@ -7,9 +7,10 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ops.artifacts.sweeping import swept
 from ops.settings import Settings
 from ops.watchdog import watched_loop
-from ops.wiring import connected, team_of
+from ops.wiring import artifacts_of, connected, team_of
 from orchestrator.orchestrator import Orchestrator
 from workers.worker import Worker
 
@@ -28,8 +29,8 @@ async def serve_worker(settings: Settings) -> None:
 
     A second signal hands back at once.
     """
-    team = team_of(settings)
-    async with connected(settings, "worker") as (board, broker):
+    team, artifacts = team_of(settings), artifacts_of(settings)
+    async with connected(settings, "worker") as (board, broker), swept(artifacts):
         worker = Worker(
             board,
             broker,
@@ -39,6 +40,7 @@ async def serve_worker(settings: Settings) -> None:
             lease_seconds=settings.lease_seconds,
             ack_after_seconds=settings.ack_after_seconds,
             grace_seconds=settings.grace_seconds,
+            artifacts=artifacts,
         )
         stop = asyncio.Event()
         with watched_loop(), _on_signals(stop, hurry=worker.hand_back):

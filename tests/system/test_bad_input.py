@@ -19,7 +19,7 @@ from tests.system.conftest import System
 from workers.agents.blackbox import BlackBox
 from workers.agents.models import Call, Reply, Say, ScriptedModel, Turn
 from workers.agents.specialist import Specialist
-from workers.agents.tools import tool
+from workers.agents.tools import Tool
 from workers.briefing import BriefLimits
 from workers.facts import FactRules
 from workers.team import Constraint, Team, load_team
@@ -287,7 +287,8 @@ async def test_a_tool_that_breaks_in_any_way_is_an_error_that_the_model_reads_an
         return Say("The price is 5.")
 
     rules = FactRules.of(("good", "price", "price"), ("not_a_number", "price", "wrong"), ("too_large", "text", "large"))
-    agent = Specialist("looker", "You look.", [tool(each) for each in (*broken, good)], rules, ScriptedModel(script))
+    tools = [Tool(each.__name__, each, whole=True) for each in (*broken, good)]  # else a megabyte would be kept as an artifact
+    agent = Specialist("looker", "You look.", tools, rules, ScriptedModel(script))
     team = Team("tools", [agent], [{"id": "a", "agent": "looker", "title": "Prices", "task": "Look."}])
     async with system.serve(team) as runtime:
         report = await runtime.ask("Please.")

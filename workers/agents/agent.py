@@ -19,7 +19,9 @@ from schemas.gate import Crossing
 from schemas.packets import Packet, Payload
 from schemas.plans import Step
 from schemas.results import AgentResult, Failure, FailureCode, ReadOf, ResultStatus, Termination, Usage
+from workers.artifacts import NO_ARTIFACTS, RunArtifacts
 from workers.phrases import EN, Phrases
+from workers.transcripts import Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,10 @@ class AgentBrief:
     """`step.key` or `field/<name>` -> the version that stands in the brief."""
     attempt: int = 1
     phrases: Phrases = EN
+    artifacts: RunArtifacts = NO_ARTIFACTS
+    """What this run may read beside the text (`await brief.artifacts.read(fact.value)`), and where it puts what is too big."""
+    transcript: Transcript = field(default_factory=Transcript)
+    """Where the run leaves what was said and called in it, for people."""
 
     @property
     def text(self) -> str:

@@ -40,8 +40,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.usage import UsageLimits
 
-from schemas.codec import Json, encode
-from schemas.errors import AgentFailed
+from schemas.codec import Json
+from schemas.errors import AgentFailed, LimitExceeded, Unavailable
 from schemas.plans import Budget
 from schemas.results import FailureCode, Termination, Usage
 from workers import tokens
@@ -50,6 +50,7 @@ from workers.agents.engines import opened, settings_of
 from workers.agents.limits import LoopLimits
 from workers.agents.messages import part_text, plain, pointer, return_key
 from workers.agents.models import Model, ModelInput, OpenAICompatible, ScriptedModel
+from workers.agents.reading import fail_if_unread, kept, read_tool, seen_by_model
 from workers.agents.tools import CONTRADICTION_TOOL, Tool, ToolContext, ToolFault, ToolObservation
 
 _RETRYABLE = (ModelRateLimitError, ModelUnavailableError, ModelOverloadedError, ModelServerError, ModelConnectionError)
@@ -97,13 +98,14 @@ async def run_loop(
         asyncio.CancelledError: when the caller's task is cancelled.
     """
     watch = _Watch(agent=agent, brief=brief, model=model, context=context, limits=limits)
+    brief.transcript.observations = watch.observations
     try:
         async with asyncio.timeout(brief.step.timeout_seconds) as clock, opened(model) as library_model:
             runner: Agent[None, str] = Agent(
                 library_model,
                 name="specialist",
                 instructions=instructions,
-                tools=[*(watch.wrapped(tool) for tool in tools.values()), watch.contradiction_tool()],
+                tools=[*(watch.wrapped(tool) for tool in tools.values()), *watch.reading_tool(), watch.contradiction_tool()],
                 # Wrong tool names and arguments are ordinary rounds here: the step limit ends them, not a count of their own.
                 retries=limits.rounds + 1,
                 model_settings=settings_of(model),
@@ -163,6 +165,7 @@ class _Watch(AbstractCapability[None]):
         given = self._input(messages, request_context)
         self._check_limits(given)
         self.round += 1
+        self.brief.transcript.instructions, self.brief.transcript.messages = given.instructions, given.messages
         if self.model.recorder is not None:
             self.model.recorder(given)
         if isinstance(self.model, ScriptedModel):
@@ -184,6 +187,7 @@ class _Watch(AbstractCapability[None]):
         self.order += [part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)]
         text = "".join(part.content for part in response.parts if isinstance(part, TextPart)).strip()
         self.said = text or self.said
+        self.brief.transcript.messages = (*self.brief.transcript.messages, *plain([response]))
         return response
 
     def wrapped(self, tool: Tool) -> LibraryTool[None]:
@@ -193,9 +197,18 @@ class _Watch(AbstractCapability[None]):
             self._spend_call()
             observation = await self._observe(tool, arguments, ctx.tool_call_id or "")
             self.observations.append(observation)
-            return _seen_by_model(observation)
+            return seen_by_model(observation, self.brief.phrases)
 
         return LibraryTool.from_schema(call, tool.name, tool.description or None, tool.json_schema, takes_ctx=True)
+
+    def reading_tool(self) -> list[LibraryTool[None]]:
+        """Return the tool that reads artifacts, where there may be any; a model sees it once there is one."""
+        artifacts = self.brief.artifacts
+        if not artifacts.open:
+            return []
+        wrapped = self.wrapped(read_tool(artifacts, self.brief.phrases))
+        wrapped.prepare = lambda ctx, definition: definition if artifacts.readable else None
+        return [wrapped]
 
     def contradiction_tool(self) -> LibraryTool[None]:
         """Return the tool by which a model says that the task cannot be done as it stands."""
@@ -231,12 +244,15 @@ class _Watch(AbstractCapability[None]):
         self.calls += 1
 
     async def _observe(self, tool: Tool, arguments: Mapping[str, Json], call_id: str) -> ToolObservation:
-        number = self.round
+        number, artifacts = self.round, self.brief.artifacts
+        observation = ToolObservation(tool.name, dict(arguments), None, call_id, number)
         try:
-            returned = await tool.call(arguments, self.context)
-        except ToolFault as fault:
-            return ToolObservation(tool.name, dict(arguments), None, call_id, number, error=str(fault))
-        return ToolObservation(tool.name, dict(arguments), returned, call_id, number)
+            observation = replace(observation, returned=await tool.call(arguments, self.context))
+            observation = await kept(observation, tool, artifacts)
+        except (ToolFault, LimitExceeded, Unavailable) as fault:
+            observation = replace(observation, returned=None, error=str(fault))
+        fail_if_unread(artifacts)
+        return observation
 
     def _with_pointers(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Replace every return that stood in the conversation before by a pointer to the round of the first."""
@@ -293,12 +309,6 @@ class _Watch(AbstractCapability[None]):
         used = self.input_tokens + self.output_tokens
         if budget.tokens is not None and used + tokens.estimate(given.text) > budget.tokens:
             raise _Halt(Termination.BUDGET_EXHAUSTED, f"the budget of {budget.tokens:,} tokens does not reach for another round")
-
-
-def _seen_by_model(observation: ToolObservation) -> str:
-    """A return as JSON text; a failed call as an object with `error`."""
-    value = observation.returned if observation.error is None else {"error": observation.error}
-    return encode(value).decode()
 
 
 def _may_succeed_later(error: ModelAPIError) -> bool:

@@ -24,7 +24,7 @@ from schemas.results import AgentResult, Failure, FailureCode, ResultStatus, Ter
 from workers.agents.agent import TERMINATION_CODES, AgentBrief, AgentVersions, failed
 from workers.agents.limits import LoopLimits
 from workers.agents.models import Model
-from workers.agents.tools import CONTRADICTION_TOOL, Tool, ToolContext, in_thread, tool, utc_now
+from workers.agents.tools import CONTRADICTION_TOOL, READ_TOOL, Tool, ToolContext, in_thread, tool, utc_now
 from workers.facts import FactRules
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Specialist:
             path = f"agents.{self.name}.tools.{index}"
             if name in names[:index]:
                 raise InvalidTeam(f"tool {name!r} is there twice", path=path)
-            if name == CONTRADICTION_TOOL:
+            if name in (CONTRADICTION_TOOL, READ_TOOL):
                 raise InvalidTeam(f"every specialist has a tool {name!r} already", path=path)
         self.rules.check(self.by_name, path=f"agents.{self.name}.rules")
 
@@ -123,7 +123,7 @@ class Specialist:
             instructions="\n\n".join(part for part in (self.persona.strip(), "\n".join(brief.phrases.common_rules)) if part),
             tools=allowed,
             model=self.model,
-            context=ToolContext(constraints=brief.constraints, now=self.now),
+            context=ToolContext(constraints=brief.constraints, now=self.now, artifacts=brief.artifacts),
             limits=self.limits,
         )
         faults = tuple(f"{each.tool}: {each.error}"[:MAX_FAULT_CHARACTERS] for each in outcome.observations if each.error is not None)

@@ -21,18 +21,24 @@ import orjson
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from schemas.artifacts import ArtifactRef
 from schemas.codec import Json, digest, encode
 from schemas.errors import InvalidTeam, InvalidValue
 from schemas.facts import Zone
 from schemas.frozen import Scalar, first_problem
+from schemas.limits import MAX_ARTIFACT_BYTES
+from workers.artifacts import NO_ARTIFACTS, RunArtifacts
 
 MAX_RETURN_BYTES = 64 * 1024
-"""What one call may return, as JSON. More is an error of the call: a model would drown in it."""
+"""What one call may return, as JSON, where the model gets it whole. More is an error of the call: a model would drown in it."""
 
 Result = TypeVar("Result")
 
 CONTRADICTION_TOOL = "report_contradiction"
 """Every specialist has it: by calling it a model ends the run as `CONTRADICTORY_TASK`."""
+
+READ_TOOL = "read_artifact"
+"""A specialist has it where its brief carries a reference, or once its run has made one."""
 
 LEFTOVER_SECONDS = 1.0
 """How long a cancelled call may take to clean up before its caller goes on without it."""
@@ -53,6 +59,8 @@ class ToolContext:
     """Constraint name -> value, for what must be enforced in code."""
     now: Callable[[], datetime] = utc_now
     """The team's clock."""
+    artifacts: RunArtifacts = NO_ARTIFACTS
+    """Where a tool puts what is too big to return (`await context.artifacts.put(...)`), and reads what the run may read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,8 @@ class ToolObservation:
     round: int
     """Model call that asked for it, from 1."""
     error: str | None = None
+    artifact: ArtifactRef | None = None
+    """Where the return was over the limit, and the model got a reference in its place."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,8 @@ class Tool:
 
     `description` falls back to the function's docstring. `output` is the model of its return, taken from the annotation where
     that is a pydantic model: returns are checked against it, and so are the paths of fact rules. `source` is the path in the
-    return at which the tool names its own origin (document, address, snapshot).
+    return at which the tool names its own origin (document, address, snapshot). A return over the limit of a value is kept as an
+    artifact, and the model reads a reference in its place, unless the tool is `whole`: then it gets all of it, 64 KiB at most.
     """
 
     name: str
@@ -84,6 +95,7 @@ class Tool:
     zone: Zone = Zone.INTERNAL
     source: str | None = None
     timeout_seconds: float | None = None
+    whole: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "description", (self.description or inspect.getdoc(self.function) or "").strip())
@@ -159,7 +171,8 @@ class Tool:
             if not limit.expired():
                 raise ToolFault(f"{type(error).__name__}: {error}") from error
             raise ToolFault(f"no return within {self.timeout_seconds:g} seconds") from error
-        return self._as_json(returned)
+        kept = context.artifacts.open and not self.whole
+        return self._as_json(returned, MAX_ARTIFACT_BYTES if kept else MAX_RETURN_BYTES)
 
     async def _run(self, positional: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """Run the function in a task of its own: a cancellation that it raises is its error, ours still stops us."""
@@ -189,7 +202,7 @@ class Tool:
             raise returned
         return returned
 
-    def _as_json(self, returned: Any) -> Json:
+    def _as_json(self, returned: Any, limit: int) -> Json:
         if returned is None:
             raise ToolFault("the tool returned nothing")
         try:
@@ -203,8 +216,8 @@ class Tool:
             raise ToolFault(f"the return does not fit its declaration: {first_problem(error)}") from error
         except (InvalidValue, ValueError, RecursionError) as error:
             raise ToolFault(f"the return is not JSON: {error}") from error
-        if len(data) > MAX_RETURN_BYTES:
-            raise ToolFault(f"the return has {len(data):,} bytes, the limit is {MAX_RETURN_BYTES:,}")
+        if len(data) > limit:
+            raise ToolFault(f"the return has {len(data):,} bytes, the limit is {limit:,}")
         return orjson.loads(data)  # a copy: what the tool does with its object later changes no observation
 
 

@@ -133,12 +133,21 @@ def show(
     request: RequestArgument,
     brief: Annotated[str | None, typer.Option(metavar="STEP", help="Print exactly what this step's model was given.")] = None,
     at: Annotated[int | None, typer.Option(metavar="N", help="As it was after this event of its timeline.")] = None,
+    private: Annotated[
+        str | None, typer.Option(metavar="STEP", help="What was said and called in this step's last attempt; who reads it is noted.")
+    ] = None,
+    attempt: Annotated[int | None, typer.Option(min=1, metavar="N", help="With --private: of this attempt.")] = None,
     team: TeamOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a request: steps, facts with sources, briefs, timeline, answer."""
     from ops.commands.requests import show as run
+    from ops.commands.requests import show_private
 
+    if attempt is not None and private is None:
+        _fail(Refused("an attempt is named with --private STEP", path="attempt"))
+    if private is not None:
+        _run(show_private(_settings(quiet=True), request, private, attempt=attempt, as_json=as_json))
     _run(run(_settings(quiet=True), request, brief=brief, at=at, team_name=team, as_json=as_json))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+import orjson
 from rich.console import Console, Group, RenderableType
 from rich.markdown import Markdown
 from rich.padding import Padding
+from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -15,10 +17,13 @@ from rich.tree import Tree
 from ops.comparing import Comparison
 from ops.dead_letters import DeadLetter
 from ops.findings import Finding
+from ops.private import PrivateRecord
 from ops.reading import Listed
 from ops.reporting import Report, StepReport
+from schemas.codec import Json
 from schemas.requests import RequestRecord
 from schemas.results import MADE_WITH_LABEL
+from workers.quoting import lines_of
 
 _STATE_STYLE = {
     "COMPLETED": "green",
@@ -80,7 +85,9 @@ def facts_table(report: Report) -> Table:
     for step, fact in report.facts:
         source = fact.provenance
         value = f"{fact.value}{f' {fact.unit}' if fact.unit else ''}"
-        table.add_row(step, fact.key, value, f"{source.tool} → {source.path}  ({source.call_id})")
+        if fact.artifact is not None:
+            value += f"\n{fact.artifact.media_type}, {fact.artifact.size:,} bytes: {fact.artifact.summary}"
+        table.add_row(step, fact.key, Text(value), f"{source.tool} → {source.path}  ({source.call_id})")
     return table
 
 
@@ -158,6 +165,43 @@ def origin_lines(request: RequestRecord) -> list[str]:
         if origin.reused:
             lines += [f"what is reused was made with {name}: {old or '(none)'}" for name, old in origin.changed.items()]
     return lines
+
+
+def private_record(record: PrivateRecord) -> Group:
+    """What was said and called in one attempt: texts as they are, with control characters made visible."""
+    told = record.told
+    head = (
+        f"{told.get('request')}  {told.get('step')}, attempt {told.get('attempt')} (epoch {told.get('epoch')}), agent {told.get('agent')}"
+    )
+    parts: list[RenderableType] = [Text(head, style="bold"), Text(f"records of attempts: {', '.join(record.attempts)}", style="dim")]
+    parts.append(_panel("instructions", told.get("instructions")))
+    parts += [_message(each) for each in _objects(told.get("messages"))]
+    for each in _objects(told.get("observations")):
+        outcome = next((each[key] for key in ("error", "artifact", "returned") if key in each), None)
+        title = f"call {each.get('call_id')}, round {each.get('round')}: {each.get('tool')} {_shown(each.get('arguments'))}"
+        parts.append(_panel(title, outcome, "red" if "error" in each else "dim"))
+    return Group(*parts)
+
+
+def _message(message: Mapping[str, Json]) -> Panel:
+    role = str(message.get("role"))
+    if "call" in message:
+        return _panel(f"{role} calls {message['call']}", message.get("arguments"), "cyan")
+    return _panel(f"{role} {message['tool']}" if "tool" in message else role, message.get("text"), "green" if role == "assistant" else "")
+
+
+def _panel(title: str, content: Json, style: str = "") -> Panel:
+    return Panel(Text(_shown(content)), title=Text(_shown(title)), title_align="left", border_style=style)
+
+
+def _shown(content: Json) -> str:
+    """Texts as lines, anything else as JSON; what a terminal would obey is written out."""
+    text = content if isinstance(content, str) else orjson.dumps(content).decode()
+    return "\n".join(lines_of(text))
+
+
+def _objects(value: Json) -> list[Mapping[str, Json]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def list_table(listed: Sequence[Listed]) -> Table:

@@ -305,7 +305,8 @@ def _step_json(each: StepReport) -> dict[str, Json]:
 
 def _fact_json(step: str, fact: Fact) -> dict[str, Json]:
     source = {"tool": fact.provenance.tool, "path": fact.provenance.path, "call_id": fact.provenance.call_id}
-    return {"step": step, "key": fact.key, "value": fact.value, "source": source}
+    shape: dict[str, Json] = {"step": step, "key": fact.key, "value": fact.value, "source": source}
+    return shape if fact.artifact is None else {**shape, "artifact": fact.artifact.model_dump(mode="json")}
 
 
 def _brief_json(each: BriefReport) -> dict[str, Json]:

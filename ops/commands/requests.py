@@ -12,11 +12,12 @@ from ops import rendering
 from ops.client import Client
 from ops.commands.exits import DONE, exit_of, print_exactly, print_json
 from ops.opening import Accepted
+from ops.private import read_private
 from ops.reading import Reader
 from ops.reporting import Report, brief_report, with_briefs
 from ops.sessions import Session
 from ops.settings import Settings
-from ops.wiring import board_of, connected, team_of
+from ops.wiring import artifacts_of, board_of, connected, team_of
 from schemas.errors import InvalidTeam, NotFound
 from schemas.requests import RequestStatus
 from workers.team import Team, shipped_teams
@@ -136,6 +137,17 @@ async def show(
         print_json({**shape, "damaged": damaged} if damaged else shape)
     else:
         rendering.console().print(rendering.full(report))
+    return DONE
+
+
+async def show_private(settings: Settings, request_id: str, step: str, *, attempt: int | None, as_json: bool) -> int:
+    """Show what was said and called in one attempt of a step. Who reads it is noted in the request's events first."""
+    async with board_of(settings) as board:
+        record = await read_private(board, artifacts_of(settings), request_id, step, attempt=attempt)
+    if as_json:
+        print_json(record.told)
+    else:
+        rendering.console().print(rendering.private_record(record))
     return DONE
 
 

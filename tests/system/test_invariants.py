@@ -307,7 +307,8 @@ WAYS: dict[str, tuple[Any, str]] = {
     "fails-with-half-a-character": (lambda brief: fail(AgentFailed("NO_\ud83d", "half of a \ud83d")), "NO_?"),
     "half-a-character": (lambda brief: told(brief).model_copy(update={"summary": "half of a \ud83d"}), "BAD_RESULT"),
     "too-long-a-text": (lambda brief: "x" * 60_001, "BAD_RESULT"),
-    "too-large-a-result": (lambda brief: told(brief, colour="x" * 300_000), "BAD_RESULT"),
+    # One value would be kept as an artifact: it takes many that are each within the limit.
+    "too-large-a-result": (lambda brief: told(brief).model_copy(update={"facts": told(brief, size="x" * 8000).facts * 40}), "BAD_RESULT"),
     "lacks-expected": (lambda brief: told(brief, colour="blue"), "MISSING_OUTPUT"),
 }
 """Step id -> what its agent does, and the code that this must come to."""

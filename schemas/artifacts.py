@@ -39,7 +39,7 @@ class ArtifactRef(Frozen):
 
     id: ArtifactId
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    media_type: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    media_type: Annotated[str, StringConstraints(pattern=r"^[ -~]{1,100}$")]
     size: Annotated[int, Field(ge=0)]
     """Bytes."""
     producer: str

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import regex
+import structlog
 
 from schemas.artifacts import TEXT, ArtifactRef, ArtifactStore, artifact_of
 from schemas.errors import InvalidValue, LimitExceeded, NotPermitted, Unavailable, UnreadableArtifact
@@ -27,6 +28,8 @@ MAX_MADE = 100
 MAX_SOURCE_CHARACTERS = 500
 """What a fact says of its source's name."""
 _CHARACTERS_A_TOKEN = 4
+
+log = structlog.get_logger()
 
 _CLUSTER = regex.compile(r"\X")
 
@@ -169,6 +172,25 @@ class RunArtifacts:
 
 NO_ARTIFACTS = RunArtifacts()
 """Those of a run without a store."""
+
+
+async def unreadable_among(store: ArtifactStore | None, refs: Iterable[ArtifactRef]) -> frozenset[str]:
+    """Return the ids of those that the store does not have (any more), or has damaged. Each is read whole, so that its hash counts.
+
+    Raises:
+        Unavailable: the store is not there.
+    """
+    found: set[str] = set()
+    for ref in refs:
+        try:
+            whole = None if store is None else await store.read(ref.id)
+        except UnreadableArtifact as error:
+            log.warning("artifact_unreadable", artifact=ref.id, reason=error.why)
+            found.add(ref.id)
+        else:
+            if whole is not None and whole.ref.sha256 != ref.sha256:
+                found.add(ref.id)
+    return frozenset(found)
 
 
 async def by_reference(result: AgentResult, run: RunArtifacts) -> AgentResult:

@@ -11,13 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schemas import fields
-<<<<<<< HEAD
 from schemas.briefs import Brief, LeftOut, Manifest, ManifestLine
-=======
-from schemas.artifacts import ArtifactRef
-from schemas.blackboard import ABSENT
-from schemas.briefs import Brief, LeftOut, LineOrigin, Manifest, ManifestLine
->>>>>>> dbc66c7 (Let a value or a tool's return over 2,000 tokens become a reference by itself, to be read in parts)
 from schemas.facts import Fact
 from schemas.gate import Crossing, May, Reason
 from schemas.packets import OnFailure, Packet, Payload
@@ -25,23 +19,17 @@ from schemas.plans import Need, Step, inputs_of, needs_of
 from schemas.requests import ConstraintRecord, RequestRecord
 from schemas.results import AgentResult, Failure, FailureCode, ReadOf
 from workers import tokens
-<<<<<<< HEAD
 from workers.gating import SHARED_STEP, Boundary, Weighed, rests_on, ruling_for, weigh_all
-=======
-from workers.artifacts import VALUE_TOKENS
->>>>>>> dbc66c7 (Let a value or a tool's return over 2,000 tokens become a reference by itself, to be read in parts)
 from workers.phrases import EN, Phrases
 from workers.writing import Line, Material, write
 
 
 @dataclass(frozen=True, slots=True)
 class BriefLimits:
-    """How large a brief may be, and one value in it."""
+    """How large a brief may be."""
 
     characters: int = 24_000
     tokens: int = 12_000
-    value_tokens: int = VALUE_TOKENS
-    """What one fact or tool return may have; beyond, it is kept as an artifact and passed on by reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,127 +238,3 @@ def _without(material: Material, count: int) -> Material:
             left_out.append(LeftOut(step=dropped.step, key=dropped.key, reason="optional_over_limit"))
             count -= 1
     return replace(material, summaries=tuple(summaries), crossings=tuple(crossings), left_out=tuple(left_out))
-<<<<<<< HEAD
-=======
-
-
-def _render(material: _Material) -> list[_Line]:
-    """Write the sections in their order, one blank line between."""
-    sections: tuple[Callable[[_Material], list[_Line]], ...] = (
-        _request_lines,
-        _constraint_lines,
-        _fact_lines,
-        _gap_lines,
-        _summary_lines,
-        _task_lines,
-        _scope_lines,
-        _style_lines,
-    )
-    lines: list[_Line] = []
-    for section in sections:
-        written = section(material)
-        if written and lines:
-            lines.append(_Line("", LineOrigin.HEADING))
-        lines += written
-    return lines
-
-
-def _request_lines(material: _Material) -> list[_Line]:
-    version = material.version(fields.REQUEST)
-    quoted = [_Line(line, LineOrigin.REQUEST, version=version) for line in quote(material.request.text)]
-    return [_Line(material.phrases.request, LineOrigin.HEADING), *quoted]
-
-
-def _constraint_lines(material: _Material) -> list[_Line]:
-    if not material.constraints:
-        return []
-    written = [_Line(material.phrases.constraints, LineOrigin.HEADING)]
-    for record in material.constraints:
-        text = f"- {one_line(record.label)}{material.phrases.separator}{one_line(record.text)}"
-        written.append(_Line(text, LineOrigin.CONSTRAINT, key=record.name, version=material.version(fields.constraint(record.name))))
-    return written
-
-
-def _fact_lines(material: _Material) -> list[_Line]:
-    written: list[_Line] = []
-    for definition in material.inputs:
-        crossing = [each for each in material.crossings if each.step == definition.id]
-        if not crossing:
-            continue
-        times = {_observed(each.fact, material.phrases) for each in crossing}
-        shared = times.pop() if len(times) == 1 else ""  # one run looks everything up at one time, as a rule
-        heading = material.phrases.from_step.format(title=one_line(definition.title), observed=shared)
-        written.append(_Line(heading, LineOrigin.HEADING, step=definition.id))
-        version = material.version(fields.result(definition.id))
-        for each in crossing:
-            text = _fact_text(each.fact, material.phrases, "" if shared else _observed(each.fact, material.phrases))
-            written.append(_Line(text, LineOrigin.FACT, step=definition.id, key=each.fact.key, version=version))
-    return [_Line(material.phrases.facts, LineOrigin.HEADING), *written] if written else []
-
-
-def _fact_text(fact: Fact, phrases: Phrases, observed: str) -> str:
-    unit = f" {one_line(fact.unit)}" if fact.unit else ""
-    if fact.artifact is not None:
-        return f"- {one_line(fact.key)}{phrases.separator}{reference_text(fact.artifact, phrases)}{observed}"
-    return f"- {one_line(fact.key)}{phrases.separator}{scalar_text(fact.value)}{unit}{observed}"
-
-
-def reference_text(ref: ArtifactRef, phrases: Phrases) -> str:
-    """Return an artifact as it stands in a text that a model reads: never more than its reference, on one line."""
-    said = phrases.artifact.format(id=ref.id, type=one_line(ref.media_type), size=f"{ref.size:,}")
-    return f"{said}{phrases.separator}{one_line(ref.summary)}" if ref.summary else said
-
-
-def _observed(fact: Fact, phrases: Phrases) -> str:
-    time = fact.provenance.observed_at
-    return "" if time is None else phrases.observed.format(time=f"{time.astimezone(UTC):%Y-%m-%d %H:%M}Z")
-
-
-def _gap_lines(material: _Material) -> list[_Line]:
-    titles = {definition.id: one_line(definition.title) for definition in material.inputs}
-    written: list[_Line] = []
-    for definition in material.inputs:
-        if definition.id not in material.results:
-            text = material.phrases.step_missing.format(title=titles[definition.id])
-            written.append(_Line(f"- {text}", LineOrigin.GAP, step=definition.id))
-    for need in material.missing:
-        if need.key != "*" and need.step in material.results:
-            text = material.phrases.fact_missing.format(title=titles[need.step], key=one_line(need.key))
-            written.append(_Line(f"- {text}", LineOrigin.GAP, step=need.step, key=need.key))
-    return [_Line(material.phrases.gaps, LineOrigin.HEADING), *written] if written else []
-
-
-def _summary_lines(material: _Material) -> list[_Line]:
-    written: list[_Line] = []
-    for definition in material.inputs:
-        if definition.id in material.summaries:
-            heading = material.phrases.from_step.format(title=one_line(definition.title), observed="")
-            written.append(_Line(heading, LineOrigin.HEADING, step=definition.id))
-            version = material.version(fields.result(definition.id))
-            text = cut(material.results[definition.id].summary, SUMMARY_CHARACTERS)
-            written += [_Line(line, LineOrigin.SUMMARY, step=definition.id, version=version) for line in quote(text)]
-    return [_Line(material.phrases.summaries, LineOrigin.HEADING), *written] if written else []
-
-
-def _task_lines(material: _Material) -> list[_Line]:
-    step = material.step
-    version = material.version(fields.definition(step.id))
-    task = step.task.strip()
-    if step.out_of_scope.strip():
-        task += "\n" + material.phrases.out_of_scope.format(text=step.out_of_scope.strip())
-    written = [_Line(_no_heading(line), LineOrigin.TASK, step=step.id, version=version) for line in lines_of(task)]
-    return [_Line(material.phrases.task, LineOrigin.HEADING), *written]
-
-
-def _scope_lines(material: _Material) -> list[_Line]:
-    return [_Line(line, LineOrigin.RULE, key="scope") for line in material.phrases.scope_rule]
-
-
-def _style_lines(material: _Material) -> list[_Line]:
-    return [_Line(line, LineOrigin.RULE, key="style") for line in material.phrases.style_rule]
-
-
-def _no_heading(line: str) -> str:
-    """A task may be written by an agent at run time: a line of it that looks like a heading is quoted."""
-    return f"> {line}" if line.lstrip().startswith(("【", "[", ">", "#")) else line
->>>>>>> dbc66c7 (Let a value or a tool's return over 2,000 tokens become a reference by itself, to be read in parts)

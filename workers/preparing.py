@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from schemas import fields
+from schemas.artifacts import ArtifactRef
 from schemas.blackboard import ABSENT, Blackboard, Snapshot, Stored
 from schemas.boundary import NO_BOUNDARY, BoundaryRecord
 from schemas.errors import ProtocolViolation
 from schemas.facts import Sensitivity
-from schemas.plans import Step, inputs_of
+from schemas.plans import Step, inputs_of, needs_of
 from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord
 from schemas.results import AgentResult
 from schemas.shared import FieldRecord
@@ -92,6 +93,17 @@ def material_of(step_id: str, stored: Mapping[str, Stored], position: int, *, no
         boundary=BoundaryRecord.from_json(stored[fields.BOUNDARY].value) if fields.BOUNDARY in stored else NO_BOUNDARY,
         shared={name: FieldRecord.from_json(stored[fields.shared(name)].value) for name in step.reads if fields.shared(name) in stored},
         now_ms=now_ms,
+    )
+
+
+def references_of(material: Material) -> tuple[ArtifactRef, ...]:
+    """Return the references among the facts that the step needs: the brief is of no use where what they stand for is gone."""
+    needs = needs_of(material.step)
+    facts = ((step, fact) for step, result in material.results.items() if result.completed for fact in result.facts)
+    return tuple(
+        fact.artifact
+        for step, fact in facts
+        if fact.artifact is not None and any(need.step == step and need.key in ("*", fact.key) for need in needs)
     )
 
 

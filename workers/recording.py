@@ -45,9 +45,10 @@ class Hold:
     writer: str
     made_with: MadeWith | None = None
     """Set once there is a brief."""
-<<<<<<< HEAD
     crossings: str = ""
     """What the gate decided, as it stands in the event that ends the attempt."""
+    private: str | None = None
+    """Set once the run's transcript is kept: the artifact's id."""
 
 
 def crossings_label(crossings: Sequence[Crossing]) -> str:
@@ -67,10 +68,6 @@ def crossings_label(crossings: Sequence[Crossing]) -> str:
             kept.append(each)
         label = encode([*kept, {"left_out": len(told) - len(kept)}])
     return label.decode()
-=======
-    private: str | None = None
-    """Set once the run's transcript is kept: the artifact's id."""
->>>>>>> dbc66c7 (Let a value or a tool's return over 2,000 tokens become a reference by itself, to be read in parts)
 
 
 async def record(

@@ -19,19 +19,23 @@ from schemas.artifacts import ArtifactStore
 from schemas.blackboard import Blackboard
 from schemas.broker import Broker, Consumer, Delivery, task_queue
 from schemas.codec import Json
-from schemas.errors import ProtocolViolation, Refused, Undeliverable, Unreadable
+from schemas.errors import ProtocolViolation, Refused, Unavailable, Undeliverable, Unreadable
 from schemas.requests import StepRecord
-<<<<<<< HEAD
-from schemas.results import CROSSINGS_LABEL, MADE_WITH_LABEL, AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
-from workers import accepting, claiming, preparing, receiving, recording, running
-from workers.agents.agent import TERMINATION_CODES, Agent, AgentBrief
-from workers.briefing import NoBrief
-=======
-from schemas.results import MADE_WITH_LABEL, PRIVATE_LABEL, AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
+from schemas.results import (
+    CROSSINGS_LABEL,
+    MADE_WITH_LABEL,
+    PRIVATE_LABEL,
+    AgentResult,
+    Failure,
+    FailureCode,
+    MadeWith,
+    ResultStatus,
+    Termination,
+)
 from workers import accepting, claiming, preparing, receiving, recording, running, transcripts
 from workers.agents.agent import TERMINATION_CODES, Agent, AgentBrief
-from workers.artifacts import RunArtifacts
->>>>>>> dbc66c7 (Let a value or a tool's return over 2,000 tokens become a reference by itself, to be read in parts)
+from workers.artifacts import RunArtifacts, unreadable_among
+from workers.briefing import NoBrief
 from workers.claiming import Ahead, Claimed, Finished, Late, LookLater, Unknown
 from workers.receiving import Task
 from workers.recording import Hold
@@ -60,6 +64,10 @@ class _Run:
     queue: _Queue
     lent: bool = False
     acked_early: bool = False
+
+
+class _StoreAway(Exception):
+    """The artifact store does not answer: the attempt may be tried again, and the delivery is not to be given back for it."""
 
 
 class Worker:
@@ -225,9 +233,12 @@ class Worker:
         """Run the step to the end of this attempt and write it; None if the hold was lost meanwhile."""
         try:
             material = await preparing.gather(self._board, hold.step_id, claim.snapshot, claim.position)
-            brief = preparing.brief_of(material, attempt=claim.record.attempt, team=self._team)
+            unreadable = await self._unreadable(hold, material)
+            brief = preparing.brief_of(material, attempt=claim.record.attempt, team=self._team, unreadable=unreadable)
         except (Refused, Unreadable, ProtocolViolation) as error:
             return await self._end(hold, None, Failure(code=FailureCode.BAD_RESULT, description=f"the board cannot be read: {error}"))
+        except _StoreAway as error:
+            return await self._retry(hold, Failure(code=FailureCode.AGENT_ERROR, description=str(error), retryable=True))
         hold = replace(hold, crossings=recording.crossings_label(brief.crossings))
         if isinstance(brief, NoBrief):
             return await self._end(hold, None, brief.failure)
@@ -303,9 +314,19 @@ class Worker:
         log.info(event, request=hold.request_id, step=hold.step_id, attempt=hold.record.attempt, **details)
         return next(version for name, version in written.versions.items() if name.startswith("step/")), record
 
+    async def _unreadable(self, hold: Hold, material: preparing.Material) -> frozenset[str]:
+        refs = preparing.references_of(material)
+        if not refs:
+            return frozenset()
+        async with running.kept(lambda: self._renew(hold), self._lease_ms / 3000):
+            try:
+                return await unreadable_among(self._artifacts, refs)
+            except Unavailable as error:
+                raise _StoreAway(f"the artifact store: {error}") from error
+
     def _run_artifacts(self, brief: AgentBrief) -> RunArtifacts:
         given = [fact.artifact for fact in brief.facts.values() if fact.artifact is not None]
-        return RunArtifacts(self._artifacts, producer=brief.step_id, given=given, value_tokens=self._team.limits.value_tokens)
+        return RunArtifacts(self._artifacts, producer=brief.step_id, given=given, value_tokens=self._team.card.rules.max_tokens)
 
     async def _keep_transcript(self, hold: Hold, brief: AgentBrief) -> str | None:
         if self._artifacts is None or brief.transcript.empty:

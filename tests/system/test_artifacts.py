@@ -13,6 +13,7 @@ from ops.artifacts.memory import MemoryShelf
 from schemas.artifacts import Artifact
 from schemas.blackboard import Event
 from schemas.errors import Unavailable
+from schemas.gate import BoundaryRules
 from schemas.messages import to_wire
 from schemas.results import PRIVATE_LABEL, FailureCode
 from tests.system.cast import Cast, told
@@ -23,7 +24,6 @@ from workers.agents.blackbox import BlackBox
 from workers.agents.models import Call, Reply, Say, ScriptedModel, Turn
 from workers.agents.specialist import Specialist
 from workers.agents.tools import READ_TOOL
-from workers.briefing import BriefLimits
 from workers.facts import FactRules
 from workers.team import Team
 
@@ -91,7 +91,7 @@ async def test_a_long_page_crosses_as_one_line_and_is_read_in_parts_by_who_needs
     (line,) = (line for line in report.briefs[1].brief.text.splitlines() if "art_" in line)
     fact = next(fact for step, fact in report.facts if (step, fact.key) == ("find", "page"))
     assert fact.artifact is not None and fact.artifact.id == fact.value
-    for said in ("- page: ", fact.artifact.id, "text/plain", f"{len(PAGE.encode()):,}", fact.artifact.summary):
+    for said in ("- page: ", fact.artifact.id, "text/plain", str(len(PAGE.encode())), fact.artifact.summary):
         assert said in line
     assert len(line) < 250 and fact.artifact.producer == "find"
     assert report.step("read").result is not None and report.usage.tool_calls > 4  # in parts
@@ -131,7 +131,9 @@ async def test_what_a_black_box_returns_is_held_to_the_same_limit_and_another_re
 
 
 async def test_a_team_sets_its_own_limit(system: System) -> None:
-    async with system.serve(_team(limits=BriefLimits(value_tokens=3))) as runtime:
+    team = _team()
+    team.card = team.card.model_copy(update={"rules": BoundaryRules(max_tokens=3)})
+    async with system.serve(team) as runtime:
         report = await runtime.ask("With a pram to the zoo.")
     assert all(fact.artifact is not None for _, fact in report.facts) and len(report.facts) == 2
 
@@ -146,8 +148,8 @@ async def test_an_artifact_that_is_gone_fails_the_step_that_needs_it_and_the_ste
         report = await runtime.ask("With a pram to the zoo.")
     failure = report.step("read").failure
     assert report.status == "DEGRADED" and failure is not None
-    assert failure.code == FailureCode.UNREADABLE_ARTIFACT
-    assert "unreadable_artifact art_" in failure.description and "made by step 'find': run that step again" in failure.description
+    assert "find.page is blocked as unreadable_artifact: run its producer again" in failure.description
+    assert report.usage.model_calls == 2  # the reader's model was never asked
 
 
 async def test_a_store_that_is_away_for_a_moment_costs_an_attempt_and_nothing_else(system: System) -> None:

@@ -91,8 +91,9 @@ def next_turn(name: str, known: Snapshot, last: Snapshot | None, request_id: str
 def carried(card: TeamCard, previous: Snapshot) -> Carried:
     """Return the shared fields that the request after `previous` starts with: those that its team declares `carry`. Pure.
 
-    A field keeps its value, source and time, and says which request it comes from. What was only proposed is left behind, and
-    contributions keep their step's name with the request's beside it, so that a step of that name contributes anew. What cannot
+    A field keeps its value, source and time, and says which request it comes from. What was only proposed, or reserved and not
+    confirmed, is left behind. Contributions and reservations keep their step's name with the request's beside it, so that a step of
+    that name does its own. What cannot
     be read, or is no value that the field can have today, is left behind and named; so is all of another team's request.
     """
     stored = previous.fields.get(fields.REQUEST)
@@ -113,10 +114,29 @@ def carried(card: TeamCard, previous: Snapshot) -> Carried:
             continue
         written_there = there.position > stored.position or not record.carried_from
         source = previous.request_id if written_there else record.carried_from
-        claims = tuple(each if "@" in each.step else each.model_copy(update={"step": f"{each.step}@{source}"}) for each in record.claims)
-        kept = {"carried_from": source, "claims": claims, "proposals": (), "seen": {}}
-        found[fields.shared(name)] = record.model_copy(update=kept).to_json()
+        found[fields.shared(name)] = _kept(record, source).to_json()
     return Carried(found, tuple(dropped))
+
+
+def _kept(record: FieldRecord, source: str) -> FieldRecord:
+    """A shared field's record as it goes on in the next request of the session."""
+
+    def named(step: str) -> str:
+        return step if "@" in step else f"{step}@{source}"
+
+    return record.model_copy(
+        update={
+            "carried_from": source,
+            "claims": tuple(each.model_copy(update={"step": named(each.step)}) for each in record.claims),
+            "reservations": {
+                named(name): each.model_copy(update={"step": named(each.step)})
+                for name, each in record.reservations.items()
+                if each.confirmed
+            },
+            "proposals": (),
+            "seen": {},
+        }
+    )
 
 
 async def take_turn(

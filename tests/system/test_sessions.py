@@ -16,7 +16,7 @@ from schemas import fields
 from schemas.blackboard import Snapshot, Stored, Written
 from schemas.errors import InvalidValue, KeyReused, SessionBusy
 from schemas.requests import RequestRecord, RequestStatus, SessionRecord, SessionTurn, StatusRecord, session_id
-from schemas.shared import Claim, FieldCard, FieldRecord
+from schemas.shared import Claim, FieldCard, FieldRecord, Reservation
 from tests.support.boards import orchestrator
 from tests.system.cast import Cast, Gate, step
 from tests.system.conftest import System, expires
@@ -224,8 +224,10 @@ async def test_what_no_longer_fits_is_left_behind_and_named(system: System) -> N
         assert await said(system, third) == {}, "another team's fields are not this one's"
 
 
-def test_proposals_stay_behind_and_contributions_keep_their_place_beside_new_ones() -> None:
-    record = FieldRecord(value="x", claims=(Claim(step="a", value=1),), proposals=(Claim(step="b", value=2),), seen={"a.k": "1.abcdef"})
+def test_proposals_and_open_reservations_stay_behind_and_contributions_keep_their_place_beside_new_ones() -> None:
+    held = {each: Reservation(step=each, amount=1, until_ms=9, confirmed=each == "a") for each in "ab"}
+    claims, proposals = (Claim(step="a", value=1), Claim(step="c@r0", value=2)), (Claim(step="b", value=3),)
+    record = FieldRecord(value="x", claims=claims, proposals=proposals, reservations=held, seen={"a.k": "1.abcdef"})
     request = RequestRecord(id="r1", tenant="t", team="stage", text="x", idempotency_key="k", content_sha256="0")
     stored = {
         fields.REQUEST: Stored(request.to_json(), "1.abcdef", 1, 0),
@@ -233,7 +235,8 @@ def test_proposals_stay_behind_and_contributions_keep_their_place_beside_new_one
     }
     found = carried(declaring(Cast().team(step("a"))).card, Snapshot("r1", stored, 0, 9))
     (kept,) = map(FieldRecord.from_json, found.fields.values())
-    assert (kept.carried_from, kept.proposals, kept.seen, [each.step for each in kept.claims]) == ("r1", (), {}, ["a@r1"])
+    assert (kept.carried_from, kept.proposals, kept.seen) == ("r1", (), {})
+    assert ([each.step for each in kept.claims], [*kept.reservations]) == (["a@r1", "c@r0"], ["a@r1"])
 
 
 def seen(at_ms: int, now_ms: int) -> Snapshot:

@@ -56,8 +56,8 @@ async def read_private(
         raise NotFound(f"step {step_id!r} left no private record{which}: only a specialist that has run leaves one", path="step")
     artifact = await store.read(chosen[-1].labels[PRIVATE_LABEL])
     told = orjson.loads(artifact.content)
-    if not isinstance(told, dict):
-        raise UnreadableArtifact(artifact.ref.id, "it is no record of a run")
+    if not isinstance(told, dict) or (told.get("request"), told.get("step")) != (request_id, step_id):
+        raise UnreadableArtifact(artifact.ref.id, "it is no record of this step")  # whoever may write a note may name any
     await _say(board, request_id, snapshot.version(fields.REQUEST), chosen[-1], reader or who())
     return PrivateRecord(artifact.ref, told, tuple(each.labels.get("attempt", "") for each in kept))
 

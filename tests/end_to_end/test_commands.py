@@ -99,6 +99,8 @@ BAD_INPUT: dict[str, tuple[list[str], bytes, str]] = {
     "an unknown request to cancel": (["cancel", "nobody"], b"", "no request 'nobody'"),
     "a fork of an unknown request": (["fork", "nobody", "--at", "iot"], b"", "no request 'nobody' to fork"),
     "an unknown request to compare": (["diff", "nobody", "nobody"], b"", "no request 'nobody'"),
+    "a private record of an unknown request": (["show", "nobody", "--private", "iot"], b"", "no request 'nobody'"),
+    "an attempt of nothing private": (["show", "nobody", "--attempt", "1"], b"", "attempt: an attempt is named with --private STEP"),
     "a session without a name": (["submit", REQUEST, "--session", " "], b"", "session: a session has a name"),
     "a dead letter that is none": (["dead", "show", "nobody", "product"], b"", "no request 'nobody'"),
     "replay of everything, unsaid": (["dead", "replay"], b"", "--all"),
@@ -127,6 +129,33 @@ def test_list_shows_recent_requests_and_by_status(bitmall: System, answered: dic
     for_people = bitmall.run("list").stdout
     assert answered["request_id"] in for_people
     assert "COMPLETED" in for_people
+
+
+def test_show_private_prints_what_was_said_in_a_step_and_each_reading_is_an_event(bitmall: System, answered: dict[str, Any]) -> None:
+    request_id = bitmall.json("submit", REQUEST, "--wait")["request_id"]
+    told = bitmall.json("show", request_id, "--private", "aftersales")
+    assert (told["request"], told["step"], told["attempt"]) == (request_id, "aftersales", 1)
+    assert told["observations"][0]["tool"] == "queryOrder"
+    assert told["observations"][0]["returned"]["orderId"] == "88231"
+    assert told["messages"][0]["role"] == "user" and "扫地机" in told["messages"][0]["text"]
+    for_people = bitmall.run("show", request_id, "--private", "aftersales", "--attempt", "1")
+    assert for_people.code == 0, for_people.stderr
+    for said in ("instructions", "assistant calls queryOrder", "保修"):
+        assert said in for_people.stdout
+    read = [event.labels for event in bitmall.events(request_id, event="private_read")]
+    assert [(labels["step"], labels["attempt"]) for labels in read] == [("aftersales", "1")] * 2
+    assert all("@" in labels["by"] for labels in read)
+    shown = bitmall.run("show", request_id).stdout
+    assert "private_read" in shown and told["messages"][-1]["text"][:20] in shown  # the answer; and nothing else of the record
+    assert "instructions" not in shown
+
+
+def test_a_private_record_that_was_swept_away_is_said_to_be_gone(bitmall: System) -> None:
+    request_id = bitmall.json("submit", REQUEST, "--wait")["request_id"]
+    gone = bitmall.run("show", request_id, "--private", "iot", private_seconds=1, artifacts_url="/nonexistent/artifacts")
+    assert gone.code == 1 and "private ones are kept for" in gone.stderr and gone.stdout == ""
+    missing = bitmall.run("show", request_id, "--private", "iot", "--attempt", "7")
+    assert missing.code == 2 and "left no private record in attempt 7" in missing.stderr
 
 
 def test_show_json_is_the_report_with_its_timeline(bitmall: System, answered: dict[str, Any]) -> None:
@@ -216,7 +245,7 @@ def test_dead_letters_are_listed_shown_rehearsed_replayed_and_dropped(bitmall: S
 
 def test_check_is_content_with_these_servers_and_names_every_queue(bitmall: System) -> None:
     found = bitmall.json("check")
-    assert {each["server"] for each in found} == {"redis", "rabbitmq"}
+    assert {each["server"] for each in found} == {"redis", "rabbitmq", "artifacts"}
     assert all(each["level"] in ("ok", "warn") for each in found)
     queues = [each for each in found if f"queue {bitmall.topology_prefix}." in each["found"]]
     assert len(queues) == 10

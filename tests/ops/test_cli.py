@@ -83,10 +83,12 @@ def test_a_command_without_its_servers_says_so_within_the_deadline(command: str,
 
 
 def test_check_without_servers_says_of_each_what_to_do(alone: Alone) -> None:
-    done = alone("check", "--json", **NOWHERE)
+    away = "s3://bucket?endpoint=http://127.0.0.1:9"
+    done = alone("check", "--json", **NOWHERE, BRIEFLINE_ARTIFACTS_URL=away, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="hunter2")
     assert done.code == 5
     found = {each["server"]: each for each in done.json}
-    assert {name: each["level"] for name, each in found.items()} == {"redis": "fail", "rabbitmq": "fail"}
+    assert {name: each["level"] for name, each in found.items()} == {"redis": "fail", "rabbitmq": "fail", "artifacts": "fail"}
+    assert "BRIEFLINE_ARTIFACTS_URL" in found["artifacts"]["what_to_do"]
     assert "BRIEFLINE_REDIS_URL" in found["redis"]["what_to_do"]
     assert "BRIEFLINE_RABBITMQ_URL" in found["rabbitmq"]["what_to_do"]
     assert "hunter2" not in done.stdout + done.stderr

@@ -15,21 +15,26 @@ from aiormq.exceptions import ChannelAccessRefused
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
+from ops.artifacts.keeping import KeptArtifacts
+from ops.artifacts.memory import MemoryShelf
 from ops.blackboard.functions import load_library
 from ops.blackboard.grace import Grace
 from ops.blackboard.keys import request_keys
 from ops.blackboard.redis import RedisBlackboard
 from ops.blackboard.replies import write_arguments
 from ops.client import Client
+from ops.private import read_private
 from ops.rabbitmq.permissions import definitions
 from ops.redis.rules import rules_of
 from ops.users import ADMIN, Duty, users_of, worker_user
 from orchestrator.orchestrator import Orchestrator
+from schemas.artifacts import artifact_of
 from schemas.blackboard import ABSENT, DeadEntry, Write, Written
 from schemas.broker import COMMANDS, RESULT_READY, Address, Exchange, request_event, to_agent, to_dead
-from schemas.errors import AgentFailed, InvalidSettings, NotPermitted, UnsafeServer
+from schemas.errors import AgentFailed, BrieflineError, InvalidSettings, NotPermitted, UnsafeServer
 from schemas.messages import MessageType, message
 from schemas.requests import Role, SessionTurn
+from schemas.results import PRIVATE_LABEL
 from tests.security.guarded import KEYS, TOPOLOGY, Guarded, load
 from tests.support import boards
 from workers.agents.agent import AgentBrief
@@ -120,6 +125,26 @@ async def test_a_producer_forks_and_goes_on_with_a_session_under_its_own_least_r
         assert [await client.wait(each.request_id) for each in (second, fork)] == ["COMPLETED", "COMPLETED"]
         assert (await client.show(second.request_id)).request.session == SessionTurn(name="sofa", turn=2, previous=first.request_id)
         assert (await client.show(fork.request_id)).step("first").record.reused is not None
+
+
+async def test_who_may_write_no_note_reads_no_private_record(servers: Guarded) -> None:
+    request = await opened(servers)
+    store, told = KeptArtifacts(MemoryShelf()), {"request": request, "step": "a"}
+    record = artifact_of(json.dumps(told).encode(), producer="a", private=True)
+    await store.put(record)
+    left = boards.orchestrator({}, labels={"event": "step_failed", "step": "a", "attempt": "1", PRIVATE_LABEL: record.ref.id})
+    async with servers.board(ORCHESTRATOR) as board:
+        await board.write(request, left)
+    before = await state_of(servers, request)
+    for user in (OPERATOR, ANN):
+        async with servers.board(user) as board:
+            with pytest.raises(BrieflineError):
+                await read_private(board, store, request, "a", reader="eve")
+    assert await state_of(servers, request) == before
+    async with servers.board(PRODUCER) as board:
+        assert (await read_private(board, store, request, "a", reader="ann")).told == told
+    async with servers.board(OPERATOR) as board:
+        assert (await board.events(request))[-1].labels["by"] == "ann"
 
 
 async def test_a_producer_says_when_a_session_expires_and_of_no_request(servers: Guarded) -> None:

@@ -15,6 +15,7 @@ from ops.rendering import private_record
 from schemas import fields
 from schemas.blackboard import Outcome, Write, fold
 from schemas.errors import NotFound, NotPermitted, Unavailable, UnreadableArtifact
+from schemas.requests import Role
 from schemas.results import PRIVATE_LABEL
 from tests.system.cast import Cast
 from tests.system.cast import step as hand
@@ -89,6 +90,16 @@ async def test_a_record_is_past_its_time_after_three_days_and_the_error_says_so(
     with pytest.raises(UnreadableArtifact, match=r"does not have it.*private ones are kept for 3 days"):
         await read_private(system.board, later, report.request_id, "look")
     assert not any(event.labels.get("event") == READ_EVENT for event in await system.board.events(report.request_id))
+
+
+async def test_a_record_of_another_request_is_not_shown_whatever_an_event_says(system: System) -> None:
+    async with system.serve(_team()) as runtime:
+        first, second = await runtime.ask("查保修"), await runtime.ask("再查一次")
+        foreign = next(event.labels[PRIVATE_LABEL] for event in first.events if PRIVATE_LABEL in event.labels)
+        labels = {"event": "step_completed", "step": "look", "attempt": "1", PRIVATE_LABEL: foreign}
+        await system.board.write(second.request_id, Write(Role.ORCHESTRATOR, "eve", "forged", labels=labels))
+        with pytest.raises(UnreadableArtifact, match="no record of this step"):
+            await read_private(system.board, runtime.artifacts, second.request_id, "look")
 
 
 async def test_a_black_box_and_a_step_that_is_not_there_left_no_record(system: System) -> None:

@@ -84,13 +84,14 @@ def test_what_is_no_frame_is_the_drivers_and_all_after_it() -> None:
 
 def test_that_the_broker_takes_nothing_is_noted_and_passed_on() -> None:
     sorter = Sorter()
-    says = [
-        (pamqp.frame.marshal(spec.Connection.Blocked(reason="memory"), 0), True),
-        (pamqp.frame.marshal(spec.Connection.Unblocked(), 0), False),
-    ]
-    for data, blocked in says:
-        assert sorter.sort(data) == data
-        assert sorter.blocked is blocked
+    blocked, unblocked = (
+        pamqp.frame.marshal(spec.Connection.Blocked(reason="memory"), 0),
+        pamqp.frame.marshal(spec.Connection.Unblocked(), 0),
+    )
+    assert sorter.sort(blocked) == blocked
+    assert sorter.blocked
+    assert sorter.sort(unblocked) == unblocked
+    assert not sorter.blocked
 
 
 def test_a_listener_is_forgotten_with_its_channel_and_half_a_message_with_it() -> None:
@@ -109,9 +110,9 @@ def test_a_publish_is_written_as_the_drivers_library_writes_it(size: int) -> Non
     header = ContentHeader(
         body_size=size, properties=spec.Basic.Properties(content_type="application/json", delivery_mode=2, message_id="a.1")
     )
-    frames = [spec.Basic.Publish(exchange="e", routing_key="键", mandatory=True), header]
     bodies = [ContentBody(body[at : at + 1016]) for at in range(0, size, 1016)]
-    expected = b"".join(pamqp.frame.marshal(frame, CHANNEL) for frame in (*frames, *bodies))
+    method = spec.Basic.Publish(exchange="e", routing_key="键", mandatory=True)
+    expected = b"".join(pamqp.frame.marshal(frame, CHANNEL) for frame in (method, header, *bodies))
     properties = usual_properties("application/json", "a.1")
     assert properties == other_properties("a.1", {"content_type": "application/json"})
     assert publication(CHANNEL, "e", "键", properties, body, mandatory=True, frame_max=1024) == expected

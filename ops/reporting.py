@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from ops.records import unreadable
 from orchestrator.scheduling import standings
@@ -53,7 +54,7 @@ class BriefReport:
     as_given: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Report:
     """One request as it is: answer, steps in plan order, facts with sources, gaps, briefs, usage and every event."""
 
@@ -63,18 +64,28 @@ class Report:
     steps: tuple[StepReport, ...]
     facts: tuple[tuple[str, Fact], ...]
     gaps: tuple[Gap, ...]
-    briefs: tuple[BriefReport, ...]
     events: tuple[Event, ...]
     failure: Failure | None = None
     constraints: tuple[ConstraintRecord, ...] = ()
     """In declared order."""
     later: int = 0
     """How many events came after the moment that is shown; 0 for a report of now."""
+    team: Team | None = field(default=None, compare=False, repr=False)
+    """Whose code rebuilds the briefs; without it there are none."""
 
     @property
     def request_id(self) -> str:
         """The request's id."""
         return self.request.id
+
+    @cached_property
+    def briefs(self) -> tuple[BriefReport, ...]:
+        """The briefs of all steps that were given one, rebuilt when they are first looked at.
+
+        Raises:
+            Unreadable: naming each field that cannot be read.
+        """
+        return () if self.team is None else _briefs(self, self.team)
 
     @property
     def position(self) -> int:
@@ -126,7 +137,7 @@ class Report:
 
 
 def report(request_id: str, events: Sequence[Event], team: Team | None = None, *, at: int | None = None) -> Report:
-    """Fold a request's events into a report; with its team's code the briefs are rebuilt too.
+    """Fold a request's events into a report; with its team's code its briefs can be rebuilt.
 
     `at` is an event position: the report is of the board as it was after that event, whatever came later.
 
@@ -136,8 +147,7 @@ def report(request_id: str, events: Sequence[Event], team: Team | None = None, *
     """
     known = events if at is None else _up_to(request_id, events, at)
     with _naming_fields(request_id, known):
-        told = replace(_told(request_id, known, fold(known)), later=len(events) - len(known))
-    return told if team is None else with_briefs(told, team)
+        return replace(_told(request_id, known, fold(known)), later=len(events) - len(known), team=team)
 
 
 def _up_to(request_id: str, events: Sequence[Event], at: int) -> Sequence[Event]:
@@ -177,7 +187,6 @@ def _told(request_id: str, events: Sequence[Event], state: Mapping[str, Stored])
             for fact in each.result.facts
         ),
         gaps=answer.gaps if answer else (),
-        briefs=(),
         events=tuple(events),
         failure=status.failure,
         constraints=tuple(record for name in request.constraints if (record := view.constraint(name)) is not None),
@@ -221,18 +230,13 @@ def _duration_ms(step_id: str, events: Sequence[Event]) -> int | None:
     return took
 
 
-def with_briefs(report: Report, team: Team) -> Report:
-    """Return the report with the briefs of all steps that were given one, rebuilt by the team's code.
-
-    Raises:
-        Unreadable: naming each field that cannot be read.
-    """
+def _briefs(report: Report, team: Team) -> tuple[BriefReport, ...]:
     found = []
     with _naming_fields(report.request_id, report.events):
         for each in report.steps:
             with suppress(NotFound):
                 found.append(brief_report(report, each.step.id, team))
-    return replace(report, briefs=tuple(found))
+    return tuple(found)
 
 
 def brief_report(report: Report, step_id: str, team: Team) -> BriefReport:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -95,12 +96,18 @@ class BoundaryRules(Frozen):
     @property
     def version(self) -> str:
         """The given name, with a short hash of the rules."""
-        hashed = digest(self.model_dump(mode="json"))
+        hashed = _hash_of(self.to_json())
         return f"{self.named}-{hashed}" if self.named else hashed
 
     def least_confidence(self, may: May) -> float:
         """The confidence that a value must have for a step that may do this."""
         return {May.EXPLORE: self.explore_confidence, May.PROPOSE: self.propose_confidence, May.COMMIT: self.commit_confidence}[may]
+
+
+@lru_cache(maxsize=256)
+def _hash_of(rules: bytes) -> str:
+    """Every brief names the rules that it was built by, and few requests have any of their own."""
+    return digest(BoundaryRules.from_json(rules).model_dump(mode="json"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Literal
 
@@ -113,9 +114,14 @@ def parse_need(text: str, *, path: str = "") -> Need:
 
 def needs_of(step: Step) -> tuple[Need, ...]:
     """Return what crosses into `step`; without `needs`, everything of the steps it depends on (as optional wildcards)."""
-    if step.needs is None:
-        return tuple(Need(dependency, "*", optional=True) for dependency in step.depends_on)
-    return tuple(parse_need(need) for need in step.needs)
+    return _needs(step.needs, step.depends_on)
+
+
+@lru_cache(maxsize=4096)
+def _needs(needs: tuple[str, ...] | None, depends_on: tuple[str, ...]) -> tuple[Need, ...]:
+    if needs is None:
+        return tuple(Need(dependency, "*", optional=True) for dependency in depends_on)
+    return tuple(parse_need(need) for need in needs)
 
 
 def inputs_of(step: Step) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def scalar_text(value: Scalar) -> str:
 
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text, whatever separates them, with every other control character made visible."""
-    return ["".join(map(_visible, line)) for line in text.splitlines()] or [""]
+    return [_shown(line) for line in text.splitlines()] or [""]
 
 
 def quote(text: str) -> list[str]:
@@ -34,7 +34,12 @@ def quote(text: str) -> list[str]:
 
 def one_line(text: str) -> str:
     """Return a text on one line, line breaks and control characters made visible."""
-    return "".join(map(_visible, text.strip()))
+    return _shown(text.strip())
+
+
+def _shown(line: str) -> str:
+    """Printable text, as most is, has nothing in it that would have to be made visible."""
+    return line if line.isprintable() else "".join(map(_visible, line))
 
 
 def _visible(character: str) -> str:

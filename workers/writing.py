@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from schemas import fields
 from schemas.blackboard import ABSENT
@@ -31,8 +32,7 @@ SUMMARY_CHARACTERS = 300
 """An upstream text's share of a brief, where a step asks for it at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of the text and where it came from."""
 
     text: str

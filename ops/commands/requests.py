@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rich.live import Live
 
@@ -14,7 +15,7 @@ from ops.commands.exits import DONE, exit_of, print_exactly, print_json
 from ops.opening import Accepted
 from ops.private import read_private
 from ops.reading import Reader
-from ops.reporting import Report, brief_report, with_briefs
+from ops.reporting import Report, brief_report
 from ops.sessions import Session
 from ops.settings import Settings
 from ops.wiring import artifacts_of, board_of, connected, team_of
@@ -129,7 +130,7 @@ async def show(
         report = await client.show(request_id, at=at)
     team = team_at_hand(settings, report.request.team, team_name)
     if team is not None:
-        report = with_briefs(report, team)
+        report = replace(report, team=team)
     if brief is not None:
         return _show_brief(report, brief, team, as_json=as_json)
     if as_json:

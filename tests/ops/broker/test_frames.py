@@ -112,7 +112,8 @@ def test_a_publish_is_written_as_the_drivers_library_writes_it(size: int) -> Non
     )
     bodies = [ContentBody(body[at : at + 1016]) for at in range(0, size, 1016)]
     method = spec.Basic.Publish(exchange="e", routing_key="键", mandatory=True)
-    expected = b"".join(pamqp.frame.marshal(frame, CHANNEL) for frame in (method, header, *bodies))
+    frames: list[pamqp.frame.FrameTypes] = [method, header, *bodies]
+    expected = b"".join(pamqp.frame.marshal(frame, CHANNEL) for frame in frames)
     properties = usual_properties("application/json", "a.1")
     assert properties == other_properties("a.1", {"content_type": "application/json"})
     assert publication(CHANNEL, "e", "键", properties, body, mandatory=True, frame_max=1024) == expected

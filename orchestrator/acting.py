@@ -139,7 +139,11 @@ class Actor:
 
     async def ring(self, rings: Iterable[Ring], view: View) -> None:
         """Ring all of these at once: none waits for what another leads to."""
-        await asyncio.gather(*(self._ring(ring, view) for ring in rings))
+        each = [self._ring(ring, view) for ring in rings]
+        if len(each) == 1:
+            await each[0]
+        else:
+            await asyncio.gather(*each)
 
     async def _ring(self, ring: Ring, view: View) -> None:
         address, bell = bell_of(ring, view)

@@ -100,12 +100,13 @@ class View:
     def card(self) -> TeamCard | None:
         """The team's card, where it was read."""
         stored = self.stored.get(fields.CARD)
-        return None if stored is None else _card(stored.value)
+        return _decode(TeamCard, stored)
 
     @property
     def status(self) -> StatusRecord:
         """The request's status; asked of an existing request only."""
-        return StatusRecord.from_json(self.stored[fields.STATUS].value)
+        status: StatusRecord = _decoded(StatusRecord, self.stored[fields.STATUS].value)
+        return status
 
     @property
     def plan(self) -> PlanRecord | None:
@@ -122,7 +123,7 @@ class View:
         stored = self.stored.get(fields.step(step_id))
         if stored is None:
             return None
-        return StepView(_step_record(stored.value), stored.version, stored.position, stored.at_ms, self.leases.get(step_id, 0))
+        return _step_view(stored, self.leases.get(step_id, 0))
 
     def result(self, step_id: str) -> AgentResult | None:
         """A step's result, where it was read and exists."""
@@ -168,7 +169,8 @@ class View:
 
 def view_of(snapshot: Snapshot, outline: Outline | None = None) -> View:
     """The view of one read; an outline is kept only if `plan` still has its version."""
-    view = View(snapshot.request_id, snapshot.now_ms, snapshot.position, snapshot.fields, snapshot.asked, snapshot.leases)
+    fitting = outline if outline is not None and outline.version == snapshot.version(fields.PLAN) else None
+    view = View(snapshot.request_id, snapshot.now_ms, snapshot.position, snapshot.fields, snapshot.asked, snapshot.leases, fitting)
     return outlined(view, outline)
 
 
@@ -180,16 +182,20 @@ def outlined(view: View, known: Outline | None = None) -> View:
     """
     version = view.version(fields.PLAN)
     if known is not None and known.version == version:
-        return replace(view, outline=known)
+        return _with_outline(view, known)
     plan, request = view.plan, view.request
     if plan is None or request is None or not view.knows(map(fields.definition, plan.steps)):
-        return replace(view, outline=None)
+        return _with_outline(view, None)
     if lost := [step for step in plan.steps if fields.definition(step) not in view.stored]:
         raise Unreadable(f"the plan of {view.request_id} names {lost[0]!r}, and the board has no definition of it")
     graph = _graph(tuple(view.stored[fields.definition(step)].value for step in plan.steps))
     card = view.card
     language = card.language if card else None
-    return replace(view, outline=Outline(version, plan, graph, request.constraints, language, request.trace))
+    return _with_outline(view, Outline(version, plan, graph, request.constraints, language, request.trace))
+
+
+def _with_outline(view: View, outline: Outline | None) -> View:
+    return view if view.outline is outline else replace(view, outline=outline)
 
 
 def outline_fields(view: View) -> tuple[str, ...]:
@@ -204,7 +210,18 @@ _Record = TypeVar("_Record", bound=Frozen)
 
 
 def _decode(record: type[_Record], stored: Stored | None) -> _Record | None:
-    return None if stored is None else record.from_json(stored.value)
+    return None if stored is None else _decoded(record, stored.value)
+
+
+@lru_cache(maxsize=4096)
+def _decoded(record: type[_Record], value: bytes) -> _Record:
+    """A look reads its records several times, and the same ones stand in the views of its next looks."""
+    return record.from_json(value)
+
+
+@lru_cache(maxsize=4096)
+def _step_view(stored: Stored, lease_until_ms: int) -> StepView:
+    return StepView(_decoded(StepRecord, stored.value), stored.version, stored.position, stored.at_ms, lease_until_ms)
 
 
 @lru_cache(maxsize=256)
@@ -218,13 +235,3 @@ def _graph(definitions: tuple[bytes, ...]) -> Graph:
             waiters[other].append(step)
     order = tuple(TopologicalSorter(inputs).static_order())
     return Graph(steps, inputs, order, {step: tuple(waiting) for step, waiting in waiters.items()})
-
-
-@lru_cache(maxsize=4096)
-def _step_record(value: bytes) -> StepRecord:
-    return StepRecord.from_json(value)
-
-
-@lru_cache(maxsize=256)
-def _card(value: bytes) -> TeamCard:
-    return TeamCard.from_json(value)

@@ -64,7 +64,7 @@ def material_fields(step_id: str, stored: Mapping[str, Stored]) -> tuple[str, ..
     return fields.of_brief(
         step_id,
         () if definition is None else inputs_of(_definition(definition.value)),
-        () if request is None else RequestRecord.from_json(request.value).constraints,
+        () if request is None else _request(request.value).constraints,
         () if definition is None else _definition(definition.value).reads,
     )
 
@@ -77,7 +77,7 @@ def material_of(step_id: str, stored: Mapping[str, Stored], position: int, *, no
     """
     if fields.REQUEST not in stored or fields.definition(step_id) not in stored:
         raise ProtocolViolation(f"the board has no definition of step {step_id!r}")
-    request = RequestRecord.from_json(stored[fields.REQUEST].value)
+    request = _request(stored[fields.REQUEST].value)
     step = _definition(stored[fields.definition(step_id)].value)
     constraints = [stored[name] for name in map(fields.constraint, request.constraints) if name in stored]
     inputs = [each for each in inputs_of(step) if fields.definition(each) in stored]
@@ -154,6 +154,12 @@ def _in_plan_order(steps: Sequence[Step], stored: Mapping[str, Stored]) -> tuple
         return tuple(steps)
     place = {step: index for index, step in enumerate(PlanRecord.from_json(stored[fields.PLAN].value).steps)}
     return tuple(sorted(steps, key=lambda step: place.get(step.id, len(place))))
+
+
+@lru_cache(maxsize=256)
+def _request(value: bytes) -> RequestRecord:
+    """Each step of a request reads it, and more than once."""
+    return RequestRecord.from_json(value)
 
 
 @lru_cache(maxsize=4096)

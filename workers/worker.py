@@ -217,7 +217,8 @@ class Worker:
     async def _tell(self, task: Task, version: str, record: StepRecord) -> None:
         """After the commit: the end of a step is reported, a retry or a hand-back gets its due mark."""
         if record.state.over:
-            await asyncio.gather(self._board.leave(_member(task)), self._report(task, record, version))
+            await self._report(task, record, version)
+            await self._board.leave(_member(task))
         else:
             await self._board.mark(_member(task), record.not_before_ms)
 
@@ -239,11 +240,11 @@ class Worker:
             return await self._end(hold, None, Failure(code=FailureCode.BAD_RESULT, description=f"the board cannot be read: {error}"))
         except _StoreAway as error:
             return await self._retry(hold, Failure(code=FailureCode.AGENT_ERROR, description=str(error), retryable=True))
-        hold = replace(hold, crossings=recording.crossings_label(brief.crossings))
+        crossings = recording.crossings_label(brief.crossings)
         if isinstance(brief, NoBrief):
-            return await self._end(hold, None, brief.failure)
+            return await self._end(replace(hold, crossings=crossings), None, brief.failure)
         made_with = self._made_with(agent, brief)
-        hold = replace(hold, made_with=made_with)
+        hold = replace(hold, crossings=crossings, made_with=made_with)
         brief = replace(brief, artifacts=self._run_artifacts(brief))
         ran = await running.run_agent(
             agent,

@@ -20,8 +20,8 @@ def check(write: Write) -> None:
         InvalidValue: a version, name, length or text that is none.
         NotPermitted: the role never owns the field in such a write.
     """
-    encodable((write.operation_id, write.writer, write.cause, *write.labels, *write.labels.values()))
-    encodable((*write.expect, *write.put, *write.unheld, *write.returning))
+    named = (*write.expect, *write.put, *write.unheld, *write.returning)
+    encodable((write.operation_id, write.writer, write.cause, *write.labels, *write.labels.values(), *named))
     check_write(write)
     for version in write.expect.values():
         if version != ABSENT and not is_version(version):
@@ -87,6 +87,12 @@ def encodable(texts: Iterable[object]) -> None:
     Raises:
         InvalidValue: a lone surrogate, or no text at all.
     """
+    texts = tuple(texts)
+    try:
+        if "".join(texts).isascii():  # type: ignore[arg-type]  # what is no text is told below
+            return
+    except TypeError:
+        pass
     for text in texts:
         if not isinstance(text, str):
             raise InvalidValue(f"{text!r} is no text")

@@ -168,6 +168,8 @@ class MemoryBroker:
         self._topology = Topology()
         self._queues: dict[str, _StoredQueue] = {}
         self._timers: set[asyncio.TimerHandle] = set()
+        self._takers: dict[Address, tuple[_StoredQueue, ...]] = {}
+        """Which queues take a message to an address; forgotten when a queue comes or goes."""
         for queue in self._topology.fixed:
             self._declare(queue)
 
@@ -257,6 +259,7 @@ class MemoryBroker:
     def delete(self, queue: str) -> None:
         """Delete a queue with all that waits or is in hand. Its consumers, and the fixed topology, declare it again."""
         gone = self._queues.pop(queue, None)
+        self._takers.clear()
         if gone is None:
             return
         gone.deleted = True
@@ -275,7 +278,11 @@ class MemoryBroker:
 
     def store(self, address: Address, stored: _Stored) -> bool:
         """Store a message in every queue that takes it, as far as the fault plan lets it; return whether there is one."""
-        takers = [queue for queue in self._queues.values() if any(takes(binding, address) for binding in queue.declaration.bindings)]
+        takers = self._takers.get(address)
+        if takers is None:
+            queues = self._queues.values()
+            takers = tuple(queue for queue in queues if any(takes(binding, address) for binding in queue.declaration.bindings))
+            self._takers[address] = takers
         plan = self._faults.plan
         for queue in takers:
             if self._faults.happens(plan.lose):
@@ -319,6 +326,7 @@ class MemoryBroker:
         queue = self._queues.setdefault(declaration.name, _StoredQueue(declaration))
         bindings = dict.fromkeys((*queue.declaration.bindings, *declaration.bindings))
         queue.declaration = replace(queue.declaration, bindings=tuple(bindings))
+        self._takers.clear()
         return queue
 
     def _later(self, action: Callable[[], None]) -> None:

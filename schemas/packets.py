@@ -214,3 +214,29 @@ class Output(Frozen):
     forbidden_use: tuple[str, ...] = ()
     needs_evidence: bool = True
     on_failure: OnFailure = OnFailure.FAIL
+
+
+OUTPUT_TYPES = ("text", "integer", "number", "boolean", "list", "object")
+"""What a judgement's value may be."""
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "list": (list,),
+    "object": (dict,),
+}
+
+
+def output_problem(output: Output, value: object) -> str:
+    """Say why a value is not what the output declares, or nothing where it is."""
+    if not isinstance(value, _TYPES[output.type]) or isinstance(value, bool) != (output.type == "boolean"):
+        return f"must be {output.type}"
+    if output.choices and not any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in output.choices):
+        return f"must be one of: {', '.join(map(str, output.choices))}"
+    try:
+        _is_small(value)
+    except ValueError as error:
+        return str(error)
+    return ""

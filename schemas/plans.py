@@ -19,7 +19,9 @@ from schemas.errors import InvalidPlan
 from schemas.frozen import Frozen, Name
 from schemas.gate import May
 from schemas.limits import MAX_STEPS, within
-from schemas.packets import OnFailure, Output
+from schemas.packets import OUTPUT_TYPES, Kind, OnFailure, Output, output_problem
+from schemas.shared import FieldCard
+from schemas.sharing import Sharer, check_sharers
 
 
 class Budget(Frozen):
@@ -173,12 +175,19 @@ def facts_of(step: Step, agent: AgentCard) -> frozenset[str]:
 
 
 def validate(
-    steps: Sequence[Step], agents: Mapping[str, AgentCard], *, known: Mapping[str, Step] | None = None, path: str = "steps"
+    steps: Sequence[Step],
+    agents: Mapping[str, AgentCard],
+    *,
+    known: Mapping[str, Step] | None = None,
+    shared: Mapping[str, FieldCard] | None = None,
+    path: str = "steps",
 ) -> None:
-    """Refuse a plan that could not be carried out; `known` are steps that the request has already.
+    """Refuse a plan that could not be carried out; `known` are steps that the request has already, `shared` the team's fields.
+
+    Without `shared` it is not asked what the steps do with shared fields.
 
     Raises:
-        InvalidPlan: naming the step, dependency, need, tool or circle, with its path.
+        InvalidPlan: naming the step, dependency, need, tool, output, shared field or circle, with its path.
         LimitExceeded: more steps than a plan may have.
     """
     known = known or {}
@@ -200,6 +209,16 @@ def validate(
     _refuse_circle(every, path)
     for index, step in enumerate(steps):
         _check_needs(step, every, agents, f"{path}.{index}")
+        _check_confirms(step, every, agents, f"{path}.{index}")
+    if shared is not None:
+        places = {step.id: f"{path}.{index}" for index, step in enumerate(steps)}
+        check_sharers(
+            [
+                Sharer(step.id, step.reads, step.writes, step.superstep, ancestors(step.id, every), places.get(step.id, ""))
+                for step in every.values()
+            ],
+            shared,
+        )
 
 
 def _check_agent(step: Step, agents: Mapping[str, AgentCard], path: str) -> None:
@@ -209,12 +228,41 @@ def _check_agent(step: Step, agents: Mapping[str, AgentCard], path: str) -> None
     for tool in step.tools or ():
         if tool not in agent.tools:
             raise InvalidPlan(f"agent {agent.name!r} has no tool {tool!r}{_did_you_mean(tool, agent.tools)}", path=f"{path}.tools")
+    _check_outputs(step, agent, path)
     producible = facts_of(step, agent)
     for key in step.expects:
         if key not in producible:
             raise InvalidPlan(
                 f"no rule of agent {agent.name!r} produces fact {key!r}{_did_you_mean(key, producible)}", path=f"{path}.expects"
             )
+
+
+def _check_outputs(step: Step, agent: AgentCard, path: str) -> None:
+    for index, output in enumerate(step.outputs):
+        where = f"{path}.outputs.{index}"
+        if output.kind in (Kind.FACT, Kind.ERROR):
+            raise InvalidPlan(f"no agent says a {output.kind}: facts are copied from tool returns by rule", path=f"{where}.kind")
+        if output.key in agent.facts or any(output.key == other.key for other in step.outputs[:index]):
+            raise InvalidPlan(f"{output.key!r} is there twice", path=f"{where}.key")
+        if output.type not in OUTPUT_TYPES:
+            raise InvalidPlan(f"there is no type {output.type!r}{_did_you_mean(output.type, OUTPUT_TYPES)}", path=f"{where}.type")
+        for choice in output.choices:
+            if output_problem(output, choice):
+                raise InvalidPlan(f"the choice {choice!r} is not {output.type}", path=f"{where}.choices")
+
+
+def _check_confirms(step: Step, every: Mapping[str, Step], agents: Mapping[str, AgentCard], path: str) -> None:
+    for key, text in step.confirms.items():
+        where = f"{path}.confirms.{key}"
+        facts = facts_of(step.model_copy(update={"outputs": ()}), agents[step.agent])
+        if key not in facts:
+            raise InvalidPlan(f"no rule of step {step.id!r} produces fact {key!r}{_did_you_mean(key, facts)}", path=where)
+        finding = parse_need(text, path=where)
+        if finding.step not in every:
+            raise InvalidPlan(f"there is no step {finding.step!r}{_did_you_mean(finding.step, every)}", path=where)
+        judged = [output.key for output in every[finding.step].outputs]
+        if finding.key not in judged:
+            raise InvalidPlan(f"step {finding.step!r} declares no output {finding.key!r}{_did_you_mean(finding.key, judged)}", path=where)
 
 
 def _check_needs(step: Step, every: Mapping[str, Step], agents: Mapping[str, AgentCard], path: str) -> None:

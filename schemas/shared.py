@@ -18,7 +18,8 @@ from schemas.facts import Sensitivity
 from schemas.frozen import Frozen, Name, Scalar
 from schemas.packets import Evidence, Payload
 
-_SCALARS: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
+SCALAR_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
+"""Name of a scalar type -> what its values are in Python; a boolean is no number."""
 
 
 class Transition(Frozen):
@@ -206,8 +207,8 @@ def check_value(card: FieldCard, value: object, *, path: str = "") -> None:
     """
     path = path or f"fields.{card.name}"
     kind = "list" if card.type == "list" and isinstance(value, list) else card.type
-    if card.type in _SCALARS:
-        if not _is(value, card.type):
+    if card.type in SCALAR_TYPES:
+        if not is_scalar(value, card.type):
             raise InvalidValue(f"must be {card.type}", path=path)
         return
     if kind == "list":
@@ -231,15 +232,16 @@ def check_element(card: FieldCard, value: object, *, path: str = "") -> None:
         check_value(card, value, path=path)
 
 
-def _is(value: object, kind: str) -> bool:
-    return isinstance(value, _SCALARS[kind]) and isinstance(value, bool) == (kind == "boolean")
+def is_scalar(value: object, kind: str) -> bool:
+    """Whether a value is of one of the scalar types."""
+    return isinstance(value, SCALAR_TYPES[kind]) and isinstance(value, bool) == (kind == "boolean")
 
 
 def _check_members(card: FieldCard, value: object, path: str) -> None:
     if not card.members:
         return
     if set(card.members) == {"value"}:  # a list of scalars
-        if not _is(value, card.members["value"]):
+        if not is_scalar(value, card.members["value"]):
             raise InvalidValue(f"must be {card.members['value']}", path=path)
         return
     if not isinstance(value, dict):
@@ -252,7 +254,7 @@ def _check_members(card: FieldCard, value: object, path: str) -> None:
         if name not in value:
             if not optional:
                 raise InvalidValue(f"must be {kind}", path=f"{path}.{name}")
-        elif not _is(value[name], kind.removesuffix("?")):
+        elif not is_scalar(value[name], kind.removesuffix("?")):
             raise InvalidValue(f"must be {kind.removesuffix('?')}", path=f"{path}.{name}")
 
 

@@ -15,7 +15,9 @@ from schemas.errors import InvalidTeam
 from schemas.frozen import Frozen, Name
 from schemas.gate import BoundaryRules
 from schemas.plans import Step
+from schemas.reducers import REDUCERS
 from schemas.shared import FieldCard
+from schemas.sharing import check_fields
 
 
 class ConstraintCard(Frozen):
@@ -45,6 +47,8 @@ class TeamCard(Frozen):
     """Shared fields by name."""
     rules: BoundaryRules = BoundaryRules()
     """What the gate asks of a crossing."""
+    reducers: tuple[Name, ...] = ()
+    """The reducers of the team's own that its fields use."""
     version: str = ""
 
 
@@ -52,7 +56,7 @@ def check_card(card: TeamCard) -> None:
     """Refuse a card whose parts do not fit together.
 
     Raises:
-        InvalidTeam: no agents, or a constraint named twice.
+        InvalidTeam: no agents, a constraint named twice, or a shared field that nobody could keep.
         InvalidPlan: see `plans.validate`.
     """
     if not card.agents:
@@ -61,4 +65,10 @@ def check_card(card: TeamCard) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise InvalidTeam(f"constraint {name!r} is declared twice", path=f"constraints.{index}.name")
-    plans.validate(card.steps, card.agents)
+    check_fields(
+        card.fields,
+        steps=None if any(step.may_plan for step in card.steps) else [step.id for step in card.steps],
+        numbers=[each.name for each in card.constraints if each.type in ("integer", "number")],
+        reducers=(*REDUCERS, *card.reducers),
+    )
+    plans.validate(card.steps, card.agents, shared=card.fields)

@@ -22,10 +22,14 @@ from pydantic import ValidationError
 from schemas.codec import digest, refuse_unsafe
 from schemas.errors import BrieflineError, InvalidTeam, InvalidValue, MissingConstraint, NotFound
 from schemas.frozen import Scalar, first_problem
+from schemas.gate import BoundaryRules
 from schemas.plans import Step
+from schemas.reducers import Reducer, known_reducers
 from schemas.requests import ConstraintRecord, Origin
 from schemas.results import MadeWith
+from schemas.shared import FieldCard
 from schemas.teams import ConstraintCard, TeamCard, check_card
+from workers.agents.actions import Action, check_actions
 from workers.agents.agent import Agent
 from workers.agents.models import Model
 from workers.agents.specialist import Specialist
@@ -100,11 +104,13 @@ class Team:
     """Agents, steps and constraints that fit together; making one that does not is refused.
 
     `steps` is the plan that a request starts with. `model` and `clock` are what specialists think with and tell the time by
-    where they have none of their own; `phrases` is the language of the briefs.
+    where they have none of their own; `phrases` is the language of the briefs. `fields` are what the team keeps beside facts, `actions` how
+    models change them, `reducers` its own ways to merge contributions; `rules` are what the gate asks of a crossing.
 
     Raises:
-        InvalidTeam: two agents of one name, a specialist without a model, a rule or constraint that does not fit.
-        InvalidPlan: a circle, or an agent, tool, dependency, need or expected fact that does not exist.
+        InvalidTeam: two agents of one name, a specialist without a model, a rule, constraint, field, action or reducer that
+            does not fit.
+        InvalidPlan: a circle, or an agent, tool, dependency, need, expected fact or shared field that does not exist.
     """
 
     def __init__(
@@ -119,6 +125,10 @@ class Team:
         phrases: Phrases = EN,
         limits: BriefLimits | None = None,
         clock: Callable[[], datetime] = utc_now,
+        fields: Iterable[FieldCard] = (),
+        rules: BoundaryRules | None = None,
+        actions: Iterable[Action] = (),
+        reducers: Mapping[str, Reducer] | None = None,
     ) -> None:
         self.name = name
         self.phrases = phrases
@@ -127,10 +137,13 @@ class Team:
         self.constraints = tuple(constraints)
         self.agents = _by_name(agents, model, clock)
         self.steps = tuple(_step(step, index) for index, step in enumerate(steps))
-        self.card = self._card(deadline_seconds)
+        self.actions = tuple(actions)
+        self.card = self._card(deadline_seconds, _fields(fields), rules or BoundaryRules(), tuple(reducers or ()))
         check_card(self.card)
+        check_actions(self.actions, self.card.fields, {name: card.tools for name, card in self.card.agents.items()})
+        self.reducers = known_reducers(reducers or {}, self.card.fields.values())
 
-    def _card(self, deadline_seconds: float) -> TeamCard:
+    def _card(self, deadline_seconds: float, shared: dict[str, FieldCard], rules: BoundaryRules, own: tuple[str, ...]) -> TeamCard:
         agents = {name: agent.card for name, agent in self.agents.items()}
         constraints = tuple(constraint.card for constraint in self.constraints)
         content = {
@@ -139,6 +152,9 @@ class Team:
             "steps": [step.model_dump(mode="json") for step in self.steps],
             "constraints": [[card.model_dump(mode="json"), each.wording] for card, each in zip(constraints, self.constraints, strict=True)],
             "language": self.phrases.language,
+            "fields": [card.model_dump(mode="json") for card in shared.values()],
+            "rules": rules.version,
+            "actions": [each.version for each in self.actions],
         }
         try:
             return TeamCard(
@@ -148,6 +164,9 @@ class Team:
                 steps=self.steps,
                 deadline_seconds=deadline_seconds,
                 language=self.phrases.language,
+                fields=shared,
+                rules=rules,
+                reducers=tuple(name for name in own if any(card.reducer == name for card in shared.values())),
                 version=digest(content),
             )
         except ValidationError as error:
@@ -238,6 +257,15 @@ def _by_name(agents: Iterable[Agent], model: Model | None, clock: Callable[[], d
             if agent.model is None:
                 raise InvalidTeam(f"specialist {name!r} has no model, and the team names none", path=f"agents.{name}.model")
         found[agent.name] = agent
+    return found
+
+
+def _fields(cards: Iterable[FieldCard]) -> dict[str, FieldCard]:
+    found: dict[str, FieldCard] = {}
+    for index, card in enumerate(cards):
+        if card.name in found:
+            raise InvalidTeam(f"field {card.name!r} is declared twice", path=f"fields.{index}.name")
+        found[card.name] = card
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import structlog
 
@@ -20,6 +20,7 @@ from schemas.blackboard import Blackboard, Outcome, Write, Written
 from schemas.broker import Address, Broker
 from schemas.errors import Undeliverable
 from schemas.messages import AgentMessage
+from schemas.reducers import REDUCERS, Reducer
 from schemas.requests import Role
 
 _OUTLINES_KEPT = 10_000
@@ -34,11 +35,20 @@ class Actor:
     What it keeps in memory (outlines of plans, names of declared agents) only saves reads; losing it changes nothing.
     """
 
-    def __init__(self, board: Blackboard, broker: Broker, *, writer: str, retention_seconds: int) -> None:
+    def __init__(
+        self,
+        board: Blackboard,
+        broker: Broker,
+        *,
+        writer: str,
+        retention_seconds: int,
+        reducers: Mapping[str, Reducer] = REDUCERS,
+    ) -> None:
         self._board = board
         self._broker = broker
         self._writer = writer
         self._retention_seconds = retention_seconds
+        self._reducers = reducers
         self._outlines: OrderedDict[str, Outline] = OrderedDict()
         self._declared: set[str] = set()
 
@@ -51,7 +61,7 @@ class Actor:
         asked = cause
         view = await self._look(request_id, cause)
         while True:
-            decision = advance(view, cause, retention_seconds=self._retention_seconds)
+            decision = advance(view, cause, retention_seconds=self._retention_seconds, reducers=self._reducers)
             if decision.read_more:
                 more = await self._board.read(request_id, decision.read_more)
                 set_back = more.position < view.position  # what was read before is no longer true

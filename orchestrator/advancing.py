@@ -8,27 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator import commanding, ending, reusing
-from orchestrator.causes import CancelAsked, Cause, Continued, DropAsked, Noticed, ReplayAsked, ResultCame, Submitted, Swept
+from orchestrator import absorbing, commanding, desk, ending, retracting, reusing
+from orchestrator.causes import (
+    CancelAsked,
+    Cause,
+    Continued,
+    DecideAsked,
+    DropAsked,
+    Noticed,
+    ReplayAsked,
+    ResultCame,
+    RetractAsked,
+    RulesAsked,
+    Submitted,
+    Swept,
+)
 from orchestrator.decisions import Change, Decision, Ring, RingTask, Verdict
 from orchestrator.growing import check_further
 from orchestrator.judging import judge
-from orchestrator.scheduling import FIRST_LOOK_MS, Standing, full_fields, next_look_ms, ready_since_ms, standings
+from orchestrator.scheduling import FIRST_LOOK_MS, Standing, full_fields, is_full, next_look_ms, ready_since_ms, standings
 from orchestrator.views import Outline, View, outline_fields
 from schemas import fields, plans
 from schemas.blackboard import ABSENT
 from schemas.errors import Refused
+from schemas.packets import OnFailure
 from schemas.plans import Step
+from schemas.reducers import REDUCERS, Reducer
 from schemas.requests import PlanRecord, RequestStatus, Role, StatusRecord, StepRecord, StepState, check_request_transition
 from schemas.results import Failure, FailureCode
 
 
-def advance(view: View, cause: Cause, *, retention_seconds: int) -> Decision:
+def advance(view: View, cause: Cause, *, retention_seconds: int, reducers: Mapping[str, Reducer] = REDUCERS) -> Decision:
     """Return what follows for the request in `view` from `cause`.
 
-    `retention_seconds` is how long a request is kept once it is over. The decision asks for more fields, or names one
-    write, or says what to ring and when to look again; after a write the function is asked again with the view as it
-    is then.
+    `retention_seconds` is how long a request is kept once it is over, `reducers` what merges shared fields, by name. The
+    decision asks for more fields, or names one write, or says what to ring and when to look again; after a write the function is
+    asked again with the view as it is then.
     """
     if not view.exists:
         return Decision(verdict=Verdict.UNKNOWN, reason="the board has no such request: gone by retention, or lost by the board")
@@ -43,13 +58,19 @@ def advance(view: View, cause: Cause, *, retention_seconds: int) -> Decision:
             return commanding.replay(view, cause)
         case DropAsked():
             return commanding.drop(view, cause)
+        case RetractAsked():
+            return retracting.retract(view, cause)
+        case DecideAsked():
+            return desk.decide(view, cause)
+        case RulesAsked():
+            return desk.change_rules(view, cause)
         case Noticed():
             return commanding.notice(view, cause)
         case Submitted() | ResultCame() | Swept() | Continued():
-            return _onward(view, cause, retention_seconds)
+            return _onward(view, cause, retention_seconds, reducers)
 
 
-def _onward(view: View, cause: Cause, retention_seconds: int) -> Decision:
+def _onward(view: View, cause: Cause, retention_seconds: int, reducers: Mapping[str, Reducer]) -> Decision:
     """Plan, take in, ring, answer: whatever comes next of a request that goes on."""
     if view.status.status.over:
         return Decision(verdict=Verdict.LATE if isinstance(cause, Submitted) else Verdict.FITS, over=True)
@@ -60,19 +81,40 @@ def _onward(view: View, cause: Cause, retention_seconds: int) -> Decision:
     outline = view.outline
     if outline is None:
         return Decision(read_more=outline_fields(view))
-    if not isinstance(cause, ResultCame) and (missing := view.missing(full_fields(outline))):
+    if _looks_at_all(view, outline, cause) and (missing := view.missing(full_fields(outline))):
         return Decision(read_more=missing)
     standing = standings(view, outline)
     if growth := _take_in(view, outline, standing, retention_seconds):
         return growth
     if taking_over := reusing.take_over(view, outline):
         return taking_over
+    if is_full(view, outline) and (follows := _follows(view, outline, standing, reducers)):
+        return follows
     rings = _rings(view, outline, standing, cause)
     if rings or any(state in (Standing.READY, Standing.RUNNING, Standing.WAITING) for state in standing.values()):
         return Decision(rings=rings, next_look_ms=_next_look(view, outline, standing), look_at=_look_at(view, standing))
     if missing := ending.needed_for_answer(view, outline, standing):
         return Decision(read_more=missing)
+    if late := absorbing.absorb_late(view, outline, standing, reducers):
+        return late
     return ending.answer(view, outline, standing, retention_seconds=retention_seconds)
+
+
+def _looks_at_all(view: View, outline: Outline, cause: Cause) -> bool:
+    """Whether what follows can be decided on a full view only. A result of a step that changes nothing else needs its part."""
+    if not isinstance(cause, ResultCame) or cause.step_id in outline.graph.absorbing:
+        return True
+    rechecks = cause.state is StepState.FAILED and outline.definitions[cause.step_id].on_failure is OnFailure.RECHECK
+    return rechecks or bool(view.version(fields.BOUNDARY) != ABSENT and view.boundary.retractions)
+
+
+def _follows(view: View, outline: Outline, standing: Mapping[str, Standing], reducers: Mapping[str, Reducer]) -> Decision | None:
+    """What has to be written before anything is rung: withdrawn values followed, changes taken in, producers asked again."""
+    return (
+        retracting.follow(view, outline, standing)
+        or absorbing.absorb(view, outline, standing, reducers)
+        or retracting.recheck(view, outline, standing)
+    )
 
 
 def _past_deadline(view: View, retention_seconds: int) -> Decision | None:

@@ -29,7 +29,7 @@ def _task(step_id: str, view: View) -> tuple[Address, AgentMessage]:
     assert seen is not None and outline is not None, "a step is rung from a view that holds it"
     definition = outline.definitions[step_id]
     shared = tuple(map(fields.shared, definition.reads))
-    expected = (fields.step(step_id), fields.STATUS, *map(fields.step, inputs_of(definition)), fields.BOUNDARY, *shared)
+    expected = (fields.step(step_id), fields.STATUS, *map(fields.step, inputs_of(definition)), *shared)
     bell = message(
         MessageType.TASK,
         view.request_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from schemas.gate import BoundaryRules
 from schemas.messages import AgentMessage
 from schemas.requests import StepState
 
@@ -63,6 +64,39 @@ class DropAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class RetractAsked:
+    """Somebody withdraws what a step said."""
+
+    step_id: str
+    key: str
+    reason: str
+    recheck: bool = False
+    """Whether the step itself is to run again."""
+    message_id: str = ""
+    sender: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecideAsked:
+    """Somebody decided an item of the desk."""
+
+    item: str
+    choice: str
+    reason: str
+    message_id: str = ""
+    sender: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RulesAsked:
+    """Somebody wants other boundary rules for the request."""
+
+    rules: BoundaryRules
+    message_id: str = ""
+    sender: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Noticed:
     """The broker gave up a TASK: nobody who took it ever settled it."""
 
@@ -86,7 +120,8 @@ class Continued:
     message_id: str = ""
 
 
-Cause: TypeAlias = Submitted | ResultCame | CancelAsked | ReplayAsked | DropAsked | Noticed | Swept | Continued
+Commanded: TypeAlias = CancelAsked | ReplayAsked | DropAsked | RetractAsked | DecideAsked | RulesAsked
+Cause: TypeAlias = Submitted | ResultCame | Commanded | Noticed | Swept | Continued
 
 
 def cause_of_result(bell: AgentMessage, state: StepState) -> ResultCame:

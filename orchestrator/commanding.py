@@ -5,11 +5,12 @@ from __future__ import annotations
 from orchestrator.causes import CancelAsked, DropAsked, Noticed, ReplayAsked
 from orchestrator.decisions import Change, Decision, RingDead, Verdict
 from orchestrator.ending import end_now
+from orchestrator.reopening import expected, going_on, reopened
 from orchestrator.scheduling import full_fields
 from orchestrator.views import View, outline_fields
 from schemas import fields
 from schemas.blackboard import DeadEntry
-from schemas.requests import RequestStatus, Role, StatusRecord, StepState, check_request_transition, check_step_transition
+from schemas.requests import RequestStatus, Role, StepState, check_step_transition
 from schemas.results import Failure, FailureCode
 
 
@@ -50,26 +51,13 @@ def replay(view: View, cause: ReplayAsked) -> Decision:
         return _refused(f"epoch {cause.epoch} has been replayed already; the step is {seen.record.state} in epoch {seen.record.epoch}")
     if seen.record.state is not StepState.FAILED or seen.record.epoch != cause.epoch:
         return _refused(f"step {cause.step_id!r} is {seen.record.state} in epoch {seen.record.epoch}; only a failed step is replayed")
-    check_step_transition(seen.record.state, StepState.PENDING, Role.ORCHESTRATOR)
-    check_request_transition(status.status, RequestStatus.RUNNING, Role.ORCHESTRATOR)
-    reopened = seen.record.model_copy(
-        update={
-            "state": StepState.PENDING,
-            "epoch": seen.record.epoch + 1,
-            "attempt": 0,
-            "not_before_ms": 0,
-            "failure": None,
-            "first_error": None,
-            "worker": None,
-        }
-    )
-    running = StatusRecord(status=RequestStatus.RUNNING, deadline_ms=status.deadline_ms, replays=status.replays + 1)
+    again = reopened(seen.record)
     return Decision(
         change=Change(
             event="step_replayed",
-            details={"step": cause.step_id, "epoch": str(reopened.epoch), **_by(cause.sender)},
-            expect={field: view.version(field) for field in (fields.PLAN, fields.STATUS, name)},
-            put={name: reopened.to_json(), fields.STATUS: running.to_json()},
+            details={"step": cause.step_id, "epoch": str(again.epoch), **_by(cause.sender)},
+            expect=expected(view, name),
+            put={name: again.to_json(), fields.STATUS: going_on(view).to_json()},
             expire_after_seconds=0,
             enter_first=True,
             dead_after=(DeadEntry(view.request_id, cause.step_id, cause.epoch),),

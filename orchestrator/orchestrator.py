@@ -7,18 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 import structlog
 
 from orchestrator.acting import Actor
-from orchestrator.causes import CancelAsked, Cause, DropAsked, Noticed, ReplayAsked, Submitted, Swept, cause_of_result
+from orchestrator.causes import (
+    CancelAsked,
+    Cause,
+    DecideAsked,
+    DropAsked,
+    Noticed,
+    ReplayAsked,
+    RetractAsked,
+    RulesAsked,
+    Submitted,
+    Swept,
+    cause_of_result,
+)
 from orchestrator.decisions import Decision, Verdict
 from schemas import fields
 from schemas.blackboard import Blackboard, Due
 from schemas.broker import BROKER_DEAD_QUEUE, COMMANDS_QUEUE, RESULTS_QUEUE, Broker, Delivery
 from schemas.errors import Unavailable
-from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType
+from schemas.gate import BoundaryRules
+from schemas.messages import ORCHESTRATOR, RECHECK, AgentMessage, MessageType
+from schemas.reducers import REDUCERS, Reducer
 from schemas.requests import StepState
 
 _SWEEP_LIMIT = 200
@@ -40,13 +55,15 @@ class Orchestrator:
         prefetch: int = 32,
         sweep_seconds: float = 0.5,
         retention_seconds: int = 7 * 24 * 3600,
+        reducers: Mapping[str, Reducer] | None = None,
     ) -> None:
         self.name = name or f"{ORCHESTRATOR}/{uuid.uuid4().hex[:8]}"
         self._board = board
         self._broker = broker
         self._prefetch = prefetch
         self._sweep_seconds = sweep_seconds
-        self._actor = Actor(board, broker, writer=self.name, retention_seconds=retention_seconds)
+        merging = {**REDUCERS, **(reducers or {})}
+        self._actor = Actor(board, broker, writer=self.name, retention_seconds=retention_seconds, reducers=merging)
 
     async def run(self, *, ready: asyncio.Event | None = None, stop: asyncio.Event | None = None) -> None:
         """Serve until `stop` is set (or the task is cancelled). `ready` is set once every queue is consumed.
@@ -179,5 +196,11 @@ def cause_of(bell: AgentMessage) -> Cause | None:
             return ReplayAsked(bell.step_id or "", bell.epoch, bell.id, bell.sender)
         case MessageType.DROP:
             return DropAsked(bell.step_id or "", bell.epoch, bell.content, bell.id, bell.sender)
+        case MessageType.RETRACT:
+            return RetractAsked(bell.step_id or "", bell.about, bell.content, bell.choice == RECHECK, bell.id, bell.sender)
+        case MessageType.DECIDE:
+            return DecideAsked(bell.about, bell.choice, bell.content, bell.id, bell.sender)
+        case MessageType.RULES:
+            return RulesAsked(BoundaryRules.from_json(bell.content.encode()), bell.id, bell.sender)
         case MessageType.TASK | MessageType.REQUEST:
             return None

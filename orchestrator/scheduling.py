@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from functools import lru_cache
 
@@ -36,18 +36,29 @@ class Standing(StrEnum):
 def standings(view: View, outline: Outline) -> dict[str, Standing]:
     """Return how every step of the plan that is in the view stands, each step after its inputs."""
     known: dict[str, Standing] = {}
+    taken_in = set(view.absorbed.steps) if outline.graph.absorbing else set()
+    absorbed = {step for step, epoch in taken_in if (seen := view.step(step)) is not None and seen.record.epoch == epoch}
     steps = outline.graph.order if is_full(view, outline) else [step for step in outline.graph.order if fields.step(step) in view.stored]
     for step in steps:
-        known[step] = _standing(outline.definitions[step], view.step(step), outline, known)
+        known[step] = _standing(outline.definitions[step], view.step(step), outline, known, absorbed)
     return known
 
 
-def _standing(definition: Step, seen: StepView | None, outline: Outline, known: Mapping[str, Standing]) -> Standing:
+def _as_input(step: str, state: Standing, outline: Outline, absorbed: Collection[str]) -> Standing:
+    """How an input stands for what depends on it: one whose end is still to be taken in goes on."""
+    if step in outline.graph.absorbing and step not in absorbed and state in (Standing.COMPLETED, Standing.FAILED):
+        return Standing.RUNNING
+    return state
+
+
+def _standing(
+    definition: Step, seen: StepView | None, outline: Outline, known: Mapping[str, Standing], absorbed: Collection[str]
+) -> Standing:
     if seen is None:
         return Standing.UNKNOWN
     if seen.record.state is not StepState.PENDING:
         return Standing(seen.record.state)
-    inputs = {step: known.get(step, Standing.UNKNOWN) for step in outline.graph.inputs[definition.id]}
+    inputs = {step: _as_input(step, known.get(step, Standing.UNKNOWN), outline, absorbed) for step in outline.graph.inputs[definition.id]}
     if any(
         state is Standing.SKIPPED or (state is Standing.FAILED and outline.definitions[step].critical) for step, state in inputs.items()
     ):
@@ -113,7 +124,7 @@ def _partial_fields(step_id: str, graph: Graph) -> tuple[str, ...]:
 def _boundary_fields(graph: Graph, steps: tuple[str, ...]) -> tuple[str, ...]:
     """What a ring of these steps reads besides steps: their claims expect the boundary, and the shared fields that they read."""
     shared = dict.fromkeys(name for step in steps for name in graph.definitions[step].reads)
-    return (fields.BOUNDARY, *map(fields.shared, shared))
+    return (fields.BOUNDARY, *((fields.ABSORBED,) if graph.absorbing else ()), *map(fields.shared, shared))
 
 
 def full_fields(outline: Outline) -> tuple[str, ...]:

@@ -13,11 +13,13 @@ from typing import Literal, TypeVar
 
 from schemas import fields
 from schemas.blackboard import ABSENT, Snapshot, Stored, Write, Written
+from schemas.boundary import NO_BOUNDARY, NOTHING_ABSORBED, AbsorbedRecord, BoundaryRecord
 from schemas.errors import Unreadable
 from schemas.frozen import Frozen
-from schemas.plans import Step, inputs_of
+from schemas.plans import Step, inputs_of, is_absorbed
 from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord, StatusRecord, StepRecord
 from schemas.results import AgentResult
+from schemas.shared import FieldRecord
 from schemas.teams import TeamCard
 
 
@@ -49,6 +51,8 @@ class Graph:
     """The steps, each after its inputs."""
     waiters: Mapping[str, tuple[str, ...]]
     """Step -> the steps that have it among their inputs."""
+    absorbing: frozenset[str] = frozenset()
+    """Steps whose end is taken in (`orchestrator.absorbing`) before anything that depends on them runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,23 @@ class View:
     def plan(self) -> PlanRecord | None:
         """The plan as it was read now."""
         return _decode(PlanRecord, self.stored.get(fields.PLAN))
+
+    @property
+    def boundary(self) -> BoundaryRecord:
+        """What was withdrawn, confirmed and decided, where it was read."""
+        return _decode(BoundaryRecord, self.stored.get(fields.BOUNDARY)) or NO_BOUNDARY
+
+    @property
+    def absorbed(self) -> AbsorbedRecord:
+        """Whose changes were taken in, where it was read."""
+        return _decode(AbsorbedRecord, self.stored.get(fields.ABSORBED)) or NOTHING_ABSORBED
+
+    @property
+    def shared(self) -> dict[str, FieldRecord]:
+        """The shared fields that were read and exist, by name."""
+        prefix = fields.SHARED_PREFIX
+        found = ((name, stored) for name, stored in self.stored.items() if name.startswith(prefix))
+        return {name.removeprefix(prefix): FieldRecord.from_json(stored.value) for name, stored in found}
 
     def version(self, name: str) -> str:
         """Version of a field that was read."""
@@ -234,4 +255,5 @@ def _graph(definitions: tuple[bytes, ...]) -> Graph:
         for other in needed:
             waiters[other].append(step)
     order = tuple(TopologicalSorter(inputs).static_order())
-    return Graph(steps, inputs, order, {step: tuple(waiting) for step, waiting in waiters.items()})
+    absorbing = frozenset(step.id for step in steps.values() if is_absorbed(step))
+    return Graph(steps, inputs, order, {step: tuple(waiting) for step, waiting in waiters.items()}, absorbing)

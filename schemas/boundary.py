@@ -14,6 +14,8 @@ class Retraction(Frozen):
     key: str
     version: str
     reason: str
+    value: str = ""
+    """What had been said, as text."""
     by: str = ""
     at_ms: int = 0
 

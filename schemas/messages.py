@@ -29,6 +29,10 @@ ORCHESTRATOR = "orchestrator"
 """Sender and recipient name of every orchestrator."""
 
 
+RECHECK = "recheck"
+"""The choice of a RETRACT that lets the step run again."""
+
+
 class MessageType(StrEnum):
     """What a message asks for or tells."""
 
@@ -48,6 +52,12 @@ class MessageType(StrEnum):
     """Reopen a failed step; `epoch` is the one that failed."""
     DROP = "DROP"
     """Take a dead letter out of the list; `content` is the reason."""
+    RETRACT = "RETRACT"
+    """Withdraw what a step said of `about`; `content` is the reason, `choice` may be `recheck`."""
+    DECIDE = "DECIDE"
+    """Decide the item `about` of the desk as `choice`; `content` is the reason."""
+    RULES = "RULES"
+    """Let other boundary rules hold for the request; `content` is them as JSON."""
 
 
 _WIRE_TYPE = {
@@ -59,6 +69,9 @@ _WIRE_TYPE = {
     MessageType.CANCEL: "briefline.cancel.v1",
     MessageType.REPLAY: "briefline.replay.v1",
     MessageType.DROP: "briefline.drop.v1",
+    MessageType.RETRACT: "briefline.retract.v1",
+    MessageType.DECIDE: "briefline.decide.v1",
+    MessageType.RULES: "briefline.rules.v1",
 }
 _FROM_WIRE = {wire: kind for kind, wire in _WIRE_TYPE.items()}
 
@@ -81,6 +94,10 @@ class AgentMessage(Frozen):
     sender: str
     recipient: str
     content: str = ""
+    about: str = ""
+    """What of the step or request it is about: the key of a fact, an item of the desk."""
+    choice: str = ""
+    """What is chosen, where something is."""
     epoch: int = 0
     seen: dict[str, str] = {}
     state: StepState | None = None
@@ -101,6 +118,8 @@ def message(
     recipient: str,
     step_id: str | None = None,
     content: str = "",
+    about: str = "",
+    choice: str = "",
     epoch: int = 0,
     seen: dict[str, str] | None = None,
     state: StepState | None = None,
@@ -116,6 +135,8 @@ def message(
         sender=sender,
         recipient=recipient,
         content=content,
+        about=about,
+        choice=choice,
         epoch=epoch,
         seen=seen or {},
         state=state,

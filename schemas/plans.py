@@ -131,6 +131,12 @@ def inputs_of(step: Step) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*step.depends_on, *(need.step for need in needs_of(step)))))
 
 
+def is_absorbed(step: Step) -> bool:
+    """Whether the end of `step` has to be taken in before what depends on it may run: it changes or confirms something."""
+    asks = any(output.kind in (Kind.ACTION_REQUEST, Kind.RETRACTION) for output in step.outputs)
+    return bool(step.writes or step.confirms or step.superstep or asks)
+
+
 def dependents(steps: Iterable[Step]) -> dict[str, tuple[str, ...]]:
     """Return for each step the ids of the steps that directly depend on it."""
     found: dict[str, list[str]] = {}

@@ -190,6 +190,17 @@ class Gap(Frozen):
     stopped: tuple[str, ...] = ()
 
 
+class Correction(Frozen):
+    """What an answer says otherwise than the one before it: a value that was withdrawn, and what takes its place."""
+
+    step: str
+    key: str
+    before: str
+    after: str = ""
+    """Empty where nothing takes its place."""
+    reason: str = ""
+
+
 class AnswerRecord(Frozen):
     """Field `answer`: the text for the user, the steps whose sections it holds in commit order, and every gap."""
 
@@ -197,17 +208,21 @@ class AnswerRecord(Frozen):
     text: str
     sections: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    corrections: tuple[Correction, ...] = ()
 
 
 _STEP_TRANSITIONS: dict[tuple[StepState | None, StepState], frozenset[Role]] = {
     (None, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
     (StepState.FAILED, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
+    # What rests on something that was withdrawn is run again, or given up.
+    (StepState.COMPLETED, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
+    (StepState.COMPLETED, StepState.FAILED): frozenset({Role.ORCHESTRATOR}),
     (StepState.PENDING, StepState.COMPLETED): frozenset({Role.ORCHESTRATOR}),  # a fork takes over what its source had
     (StepState.RUNNING, StepState.FAILED): frozenset({Role.ORCHESTRATOR, Role.WORKER}),
     (StepState.PENDING, StepState.FAILED): frozenset({Role.ORCHESTRATOR, Role.WORKER}),
     (StepState.PENDING, StepState.RUNNING): frozenset({Role.WORKER}),
     (StepState.RUNNING, StepState.RUNNING): frozenset({Role.WORKER}),
-    (StepState.RUNNING, StepState.PENDING): frozenset({Role.WORKER}),
+    (StepState.RUNNING, StepState.PENDING): frozenset({Role.WORKER, Role.ORCHESTRATOR}),
     (StepState.RUNNING, StepState.COMPLETED): frozenset({Role.WORKER}),
 }
 
@@ -218,7 +233,10 @@ _REQUEST_TRANSITIONS: dict[tuple[RequestStatus | None, RequestStatus], frozenset
         for before in (RequestStatus.ACCEPTED, RequestStatus.RUNNING)
         for after in (RequestStatus.RUNNING, RequestStatus.COMPLETED, RequestStatus.DEGRADED, RequestStatus.FAILED, RequestStatus.CANCELLED)
     },
-    **{(before, RequestStatus.RUNNING): frozenset({Role.ORCHESTRATOR}) for before in (RequestStatus.DEGRADED, RequestStatus.FAILED)},
+    **{
+        (before, RequestStatus.RUNNING): frozenset({Role.ORCHESTRATOR})
+        for before in (RequestStatus.COMPLETED, RequestStatus.DEGRADED, RequestStatus.FAILED)
+    },
 }
 
 

@@ -63,6 +63,8 @@ class FailureCode(StrEnum):
     """A person has to decide first (`briefline desk`)."""
     FIELD_REFUSED = "FIELD_REFUSED"
     """A shared field does not take what the step wants of it."""
+    STALE = "STALE"
+    """It rested on something that was withdrawn since, and is not to run again by itself."""
     FACTS_DIFFER = "FACTS_DIFFER"
     """A rule that demands the same value of every call saw two."""
     ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
@@ -85,6 +87,8 @@ class Failure(Frozen):
     code: str
     description: str
     retryable: bool = False
+    about: tuple[str, ...] = ()
+    """What could not cross: `step.key`, or `field/<name>`."""
     rests_on: str = ""
     """Where a person is asked: fingerprint of the values that were offered."""
 

@@ -152,7 +152,8 @@ def _without_need(material: Material, need: Need, stopped: Sequence[Weighed]) ->
         return _blocked(material.step, stopped, stopped, f"{need.step}.{need.key}")
     result = material.results.get(need.step)
     faults = f"; failed tool calls there: {'; '.join(result.tool_faults[:3])}" if result is not None and result.tool_faults else ""
-    return Failure(code=FailureCode.MISSING_FACT, description=f"no completed step supplied {need.step}.{need.key}{faults}")
+    description = f"no completed step supplied {need.step}.{need.key}{faults}"
+    return Failure(code=FailureCode.MISSING_FACT, description=description, about=(f"{need.step}.{need.key}",))
 
 
 def _blocked(step: Step, stopped: Sequence[Weighed], weighed: Sequence[Weighed], name: str) -> Failure:
@@ -161,7 +162,8 @@ def _blocked(step: Step, stopped: Sequence[Weighed], weighed: Sequence[Weighed],
     contested = step.may is May.COMMIT and any(each.crossing.reason is Reason.CONTESTED for each in stopped)
     asks = step.on_failure is OnFailure.PERSON or contested
     code = FailureCode.NEEDS_PERSON if asks else FailureCode.BLOCKED
-    return Failure(code=code, description=f"{name} does not cross: {said}", rests_on=rests_on(list(weighed)) if asks else "")
+    about = tuple(dict.fromkeys(each.name for each in stopped))
+    return Failure(code=code, description=f"{name} does not cross: {said}", about=about, rests_on=rests_on(list(weighed)) if asks else "")
 
 
 def _to_be_asked(material: Material, weighed: Sequence[Weighed]) -> Failure | None:

@@ -69,7 +69,7 @@ def test_a_task_carries_the_versions_of_the_step_the_status_and_every_input() ->
     request.put({fields.definition("c"): request.steps[2]})
     address, bell = bell_of(RingTask("d"), request.view())
     assert (bell.type, address.key, bell.recipient) == (MessageType.TASK, "ann", "ann")
-    assert bell.seen == {name: request.version(name) for name in ("step/d", "status", "step/b", "step/c", "boundary")}
+    assert bell.seen == {name: request.version(name) for name in ("step/d", "status", "step/b", "step/c")}
     assert bell.task is not None
     assert bell.task.record == StepRecord(state=StepState.PENDING, agent="ann")
     assert set(bell.task.fields) == {"request", "boundary", "plan", "plan/d", "plan/b", "result/b", "plan/c", "result/c"}
@@ -79,7 +79,7 @@ def test_a_step_that_needs_an_ancestor_waits_for_it_and_sees_its_version() -> No
     far = (step("a"), step("b", "a", needs=()), step("c", "b", needs=("a.out",)))
     request = Request(far).planned().completed("a").completed("b")
     _, bell = bell_of(RingTask("c"), request.view())
-    assert set(bell.seen) == {"step/c", "status", "step/b", "step/a", "boundary"}
+    assert set(bell.seen) == {"step/c", "status", "step/b", "step/a"}
 
 
 def test_a_result_in_a_partial_view_rings_what_waited_for_it_and_nothing_else() -> None:

@@ -360,8 +360,8 @@ def answer_without_gaps() -> Any:
 def failed_steps_count_as_passed() -> Any:
     original = scheduling._standing
 
-    def mutated(definition: Any, seen: StepView | None, outline: Any, known: Mapping[str, Standing]) -> Standing:
-        standing = original(definition, seen, outline, known)
+    def mutated(*known: Any) -> Standing:
+        standing: Standing = original(*known)
         return Standing.READY if standing is Standing.SKIPPED else standing
 
     return patch.object(scheduling, "_standing", mutated)
@@ -370,8 +370,8 @@ def failed_steps_count_as_passed() -> Any:
 def waiting_steps_count_as_ready() -> Any:
     original = scheduling._standing
 
-    def mutated(definition: Any, seen: StepView | None, outline: Any, known: Mapping[str, Standing]) -> Standing:
-        standing = original(definition, seen, outline, known)
+    def mutated(*known: Any) -> Standing:
+        standing: Standing = original(*known)
         return Standing.READY if standing is Standing.WAITING else standing
 
     return patch.object(scheduling, "_standing", mutated)

@@ -1,0 +1,422 @@
+"""Absorbing: what completed steps want of the team's shared fields, taken in by one write. Pure.
+
+Steps of one superstep are absorbed together, once all of them have ended: the barrier. A step outside of one is a superstep
+of its own. What a step adds stands in the field as claims, and the field is their reduction, so no order of arrival shows and
+a step that runs again replaces what it had added. Steps that depend on one wait until it is absorbed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.decisions import Change, Decision
+from orchestrator.reopening import expected
+from orchestrator.scheduling import Standing, full_fields
+from orchestrator.views import Outline, View
+from schemas import fields
+from schemas.blackboard import DeadEntry
+from schemas.boundary import AbsorbedRecord, BoundaryRecord, Promotion, Retraction
+from schemas.errors import Refused
+from schemas.gate import May
+from schemas.packets import Kind, Packet, fingerprint
+from schemas.plans import Step
+from schemas.reducers import AGREE, Reducer, in_order, independent_sources, is_contested, reduce_claims
+from schemas.results import AgentResult
+from schemas.shared import (
+    Claim,
+    Communication,
+    FieldCard,
+    FieldChange,
+    FieldRecord,
+    Operation,
+    check_change,
+    check_transition,
+    conditions_of,
+)
+
+WAITS_FOR_A_PERSON = ""
+"""Stands for the step in the index entry of a request that has something on the desk."""
+
+
+def absorb(view: View, outline: Outline, standing: Mapping[str, Standing], reducers: Mapping[str, Reducer]) -> Decision | None:
+    """Return the write that takes in the next group of steps, what has to be read for it, or None where nothing is left."""
+    group = next(_groups(view, outline, standing), None)
+    return None if group is None else _take_in(view, outline, standing, group, reducers)
+
+
+def absorb_late(view: View, outline: Outline, standing: Mapping[str, Standing], reducers: Mapping[str, Reducer]) -> Decision | None:
+    """The same for steps whose definition does not say that they change anything, before the answer; every result is read."""
+    wanted = [
+        step
+        for step, state in standing.items()
+        if state is Standing.COMPLETED and (result := view.result(step)) and (result.changes or any(map(_is_for_others, result.packets)))
+    ]
+    if not wanted:
+        return None
+    if missing := view.missing((fields.ABSORBED,)):
+        return Decision(read_more=missing)
+    left = [step for step in wanted if not is_absorbed(view, step)]
+    return _take_in(view, outline, standing, left, reducers) if left else None
+
+
+def is_absorbed(view: View, step: str) -> bool:
+    """Whether the present epoch of an ended step was taken in."""
+    seen = view.step(step)
+    return seen is not None and (step, seen.record.epoch) in view.absorbed.steps
+
+
+def _is_for_others(packet: Packet) -> bool:
+    return packet.kind in (Kind.ACTION_REQUEST, Kind.RETRACTION)
+
+
+def _groups(view: View, outline: Outline, standing: Mapping[str, Standing]) -> Iterator[list[str]]:
+    """Every superstep that has ended and is not absorbed, each step without one being its own."""
+    seen: set[str] = set()
+    for step in outline.graph.order:
+        if step not in outline.graph.absorbing or step in seen:
+            continue
+        name = outline.definitions[step].superstep
+        members = [each for each in outline.definitions if name is not None and outline.definitions[each].superstep == name] or [step]
+        seen.update(members)
+        if all(standing.get(each, Standing.UNKNOWN).settled for each in members):
+            left = [each for each in members if standing[each] is not Standing.SKIPPED and not is_absorbed(view, each)]
+            if left:
+                yield left
+
+
+@dataclass
+class _Absorption:
+    """What one write is to put, while it is worked out."""
+
+    view: View
+    outline: Outline
+    cards: Mapping[str, FieldCard]
+    reducers: Mapping[str, Reducer]
+    records: dict[str, FieldRecord] = field(default_factory=dict)
+    """The fields that were read, as they will be."""
+    changed: dict[str, None] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    retractions: list[Retraction] = field(default_factory=list)
+    promotions: list[Promotion] = field(default_factory=list)
+    asks: bool = False
+    """Whether something of it waits for a person."""
+
+    def put(self, name: str, record: FieldRecord) -> None:
+        self.records[name] = record
+        self.changed[name] = None
+
+
+def _take_in(
+    view: View, outline: Outline, standing: Mapping[str, Standing], group: Sequence[str], reducers: Mapping[str, Reducer]
+) -> Decision:
+    completed = [step for step in group if standing[step] is Standing.COMPLETED]
+    confirmed = {name.partition(".")[0] for step in completed for name in outline.definitions[step].confirms.values()}
+    names = (*full_fields(outline), fields.ABSORBED, fields.CARD, *map(fields.result, (*completed, *confirmed)))
+    if missing := view.missing(names):
+        return Decision(read_more=missing)
+    cards = view.card.fields if view.card else {}
+    if missing := view.missing(_of_fields(view, outline, cards, group, completed)):
+        return Decision(read_more=missing)
+    work = _Absorption(view, outline, cards, reducers, dict(view.shared))
+    for step in group:
+        result = view.result(step) if step in completed else None
+        _withdraw_older(work, step)
+        if result is None:
+            _release(work, step)
+            continue
+        _apply(work, step, result)
+        _confirm(work, outline.definitions[step], result)
+    _reduce(work)
+    return Decision(change=_change(work, group))
+
+
+def _of_fields(
+    view: View, outline: Outline, cards: Mapping[str, FieldCard], group: Sequence[str], completed: Sequence[str]
+) -> tuple[str, ...]:
+    """Every shared field and constraint that decides what becomes of the group's changes."""
+    wanted: dict[str, None] = {}
+    for step in group:
+        wanted |= dict.fromkeys(name for name in outline.definitions[step].writes if name in cards)
+    for step in completed:
+        result = view.result(step)
+        wanted |= dict.fromkeys(change.field for change in (result.changes if result else ()) if change.field in cards)
+    conditions = dict.fromkeys(name for each in wanted for name in conditions_of(cards[each]))
+    limits = dict.fromkeys(limit for each in wanted if (limit := cards[each].capacity_of))
+    return (*map(fields.shared, {**wanted, **conditions}), *map(fields.constraint, limits))
+
+
+def _withdraw_older(work: _Absorption, step: str) -> None:
+    """What an earlier epoch of the step had added is replaced, also where this one adds nothing."""
+    for name, record in list(work.records.items()):
+        if any(each.step == step for each in record.claims):
+            claims = tuple(each for each in record.claims if each.step != step)
+            work.put(name, record.model_copy(update={"claims": claims}))
+
+
+def _release(work: _Absorption, step: str) -> None:
+    """A failed step holds nothing of a resource."""
+    for name, record in list(work.records.items()):
+        if any(each.step == step for each in record.reservations.values()):
+            left = {key: each for key, each in record.reservations.items() if each.step != step}
+            work.put(name, record.model_copy(update={"reservations": left}))
+
+
+def _apply(work: _Absorption, step: str, result: AgentResult) -> None:
+    """Take each change in the order it was made; one that does not fit is refused by name, and changes nothing."""
+    definition = work.outline.definitions[step]
+    seen = work.view.step(step)
+    epoch = seen.record.epoch if seen else 0
+    for index, change in enumerate(result.changes):
+        try:
+            check_change(work.cards, change, step, definition.writes)
+            _apply_one(work, step, epoch, index, change, result)
+        except Refused as error:
+            work.refused.append(f"{step}: {error}")
+    for packet in result.packets:
+        if packet.kind is Kind.ACTION_REQUEST:
+            work.asks = True
+        elif packet.kind is Kind.RETRACTION:
+            _withdraw(work, step, packet)
+
+
+def _apply_one(work: _Absorption, step: str, epoch: int, index: int, change: FieldChange, result: AgentResult) -> None:
+    card, record = work.cards[change.field], work.records.get(change.field, FieldRecord())
+    claim = Claim(
+        step=step,
+        epoch=epoch,
+        index=index,
+        value=change.value,
+        reason=change.reason,
+        evidence=change.evidence,
+        source=change.source,
+        confidence=change.confidence,
+        at=change.at,
+    )
+    match change.operation:
+        case Operation.ADD:
+            work.put(card.name, record.model_copy(update={"claims": (*record.claims, claim)}))
+        case Operation.PROPOSE:
+            others = tuple(each for each in record.proposals if (each.step, each.index) != (step, index))
+            work.put(card.name, record.model_copy(update={"proposals": (*others, claim)}))
+        case Operation.SETTLE:
+            work.put(card.name, settled(record, str(change.value), step, work.view.now_ms, card, asked=_must_ask(work, card, record)))
+        case Operation.SET:
+            _refuse_outdated(work, card, change)
+            work.put(card.name, _set(work, card, record, change, step, epoch, result))
+        case Operation.TAKE_UP:
+            proposal = _proposal(record, card, change.value)
+            taken = change.model_copy(update={"value": proposal.value, "operation": Operation.SET})
+            rest = tuple(each for each in record.proposals if each.id != proposal.id)
+            work.put(card.name, _set(work, card, record.model_copy(update={"proposals": rest}), taken, step, epoch, result))
+        case Operation.REFUSE:
+            proposal = _proposal(record, card, change.value)
+            said = proposal.model_copy(update={"refused": change.reason or "refused"})
+            rest = tuple(said if each.id == proposal.id else each for each in record.proposals)
+            work.put(card.name, record.model_copy(update={"proposals": rest}))
+
+
+def _refuse_outdated(work: _Absorption, card: FieldCard, change: FieldChange) -> None:
+    """An owner who had read the field decided on that version of it; a protected one it must have read."""
+    now = work.view.version(fields.shared(card.name))
+    if change.seen is not None and change.seen != now:
+        raise Refused(f"field {card.name!r} is at {now} by now, and was at {change.seen} in the brief", path=card.name)
+    if card.protected and change.seen is None:
+        raise Refused(f"field {card.name!r} says what was told to a user, and was not in the brief", path=card.name)
+
+
+def _set(
+    work: _Absorption, card: FieldCard, record: FieldRecord, change: FieldChange, step: str, epoch: int, result: AgentResult
+) -> FieldRecord:
+    others = {name: work.records[name] for name in conditions_of(card) if name in work.records}
+    check_transition(card, record if record.value is not None else None, change.value, step, others)
+    if card.protected and not card.transitions and record.value is not None and record.value != change.value:
+        raise Refused(f"field {card.name!r} was told as {record.value!r}; {change.value!r} would contradict it", path=card.name)
+    now = work.view.now_ms
+    said = Communication(
+        content=change.value, at_ms=now, channel=change.channel, approval=change.approval, evidence=change.evidence, step=step
+    )
+    reads = result.made_with.reads if result.made_with else {}
+    return record.model_copy(
+        update={
+            "value": change.value,
+            "step": step,
+            "epoch": epoch,
+            "at_ms": now,
+            "expires_at_ms": None if card.ttl_seconds is None else now + int(card.ttl_seconds * 1000),
+            "seen": {name: read.version for name, read in reads.items()},
+            "evidence": change.evidence,
+            "contested": False,
+            "flagged": "",
+            "communicated": (*record.communicated, said) if card.protected and change.channel else record.communicated,
+        }
+    )
+
+
+def _proposal(record: FieldRecord, card: FieldCard, named: object) -> Claim:
+    found = next((each for each in record.proposals if each.id == named and not each.refused), None)
+    if found is None:
+        there = ", ".join(each.id for each in record.proposals if not each.refused)
+        raise Refused(f"field {card.name!r} has no proposal {named!r}; there are: {there or 'none'}", path=card.name)
+    return found
+
+
+def settled(record: FieldRecord, choice: str, by: str, now_ms: int, card: FieldCard, *, asked: bool = False) -> FieldRecord:
+    """Return a contested field with one of its claims as its value; the others stay beside it.
+
+    Raises:
+        Refused: it is not contested, has no such claim, or (`asked`) only a person may settle it.
+    """
+    if not record.contested:
+        raise Refused(f"field {card.name!r} is not contested", path=card.name)
+    if asked:
+        raise Refused(f"field {card.name!r} is for a person: independent sources differ, and a step may commit on it", path=card.name)
+    chosen = next((each for each in record.claims if choice in (each.id, fingerprint(each.value), str(each.value))), None)
+    if chosen is None:
+        there = ", ".join(f"{each.id} ({each.value!r})" for each in record.claims)
+        raise Refused(f"field {card.name!r} has no claim {choice!r}; there are: {there}", path=card.name)
+    return record.model_copy(
+        update={"value": chosen.value, "contested": False, "settled_by": by, "at_ms": now_ms, "evidence": chosen.evidence}
+    )
+
+
+def _must_ask(work: _Absorption, card: FieldCard, record: FieldRecord) -> bool:
+    """Whether independent sources differ on a field that a step which may commit reads: then no agent settles it."""
+    commits = any(each.may is May.COMMIT and card.name in each.reads for each in work.outline.definitions.values())
+    return commits and len(independent_sources(record.claims)) > 1
+
+
+def _reduce(work: _Absorption) -> None:
+    """Work out every merged field anew from its claims."""
+    for name in list(work.changed):
+        card, record = work.cards.get(name), work.records[name]
+        if card is None or card.reducer is None or (record.settled_by and not record.contested and not _has_new(work, name, record)):
+            continue
+        claims = tuple(in_order(record.claims))
+        if card.reducer == "sum":
+            claims = _within_capacity(work, card, claims)
+        contested = card.reducer == AGREE and is_contested(claims)
+        value = None if contested else reduce_claims(work.reducers[card.reducer], claims)
+        work.asks |= contested and (card.arbiter is None or _must_ask(work, card, record))
+        merged = {"claims": claims, "value": value, "contested": contested, "at_ms": work.view.now_ms, "settled_by": ""}
+        if card.ttl_seconds is not None:
+            merged["expires_at_ms"] = work.view.now_ms + int(card.ttl_seconds * 1000)
+        work.records[name] = record.model_copy(update=merged)
+
+
+def _has_new(work: _Absorption, name: str, record: FieldRecord) -> bool:
+    before = work.view.shared.get(name)
+    return before is None or in_order(before.claims) != in_order(record.claims)
+
+
+def _within_capacity(work: _Absorption, card: FieldCard, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    """Contributions in their one order, as long as their sum stays within the limit."""
+    limit = card.capacity
+    if card.capacity_of and (constraint := work.view.constraint(card.capacity_of)) and isinstance(constraint.value, int | float):
+        limit = float(constraint.value)
+    if limit is None:
+        return claims
+    kept: list[Claim] = []
+    total = 0.0
+    for each in claims:
+        amount = float(each.value) if isinstance(each.value, int | float) else 0.0
+        if total + amount > limit:
+            work.refused.append(f"{each.step}: {card.name} would be {total + amount:g}, and may be {limit:g} at most")
+            continue
+        total += amount
+        kept.append(each)
+    return tuple(kept)
+
+
+def _withdraw(work: _Absorption, step: str, packet: Packet) -> None:
+    """A step reports that something it read is wrong."""
+    source, _, key = str(packet.payload).partition(".")
+    retraction = retraction_of(work.view, source, key, packet.control.reason or "reported wrong", by=step)
+    if retraction is None:
+        work.refused.append(f"{step}: there is no {packet.payload} to withdraw")
+    else:
+        work.retractions.append(retraction)
+
+
+def retraction_of(view: View, step: str, key: str, reason: str, *, by: str) -> Retraction | None:
+    """Return the retraction of what a step's present result says of `key`, or None where it says nothing of it."""
+    result = view.result(step)
+    values = values_of(result)
+    if key not in values:
+        return None
+    version = view.version(fields.result(step))
+    return Retraction(step=step, key=key, version=version, reason=reason, value=str(values[key]), by=by, at_ms=view.now_ms)
+
+
+def values_of(result: AgentResult | None) -> dict[str, object]:
+    """Return what a result says: the values of its facts and judgements, by key."""
+    if result is None:
+        return {}
+    return {**{fact.key: fact.value for fact in result.facts}, **{packet.key: packet.payload for packet in result.packets}}
+
+
+def _confirm(work: _Absorption, definition: Step, result: AgentResult) -> None:
+    """A finding becomes confirmed where this step's fact says the same, from a source of its own."""
+    for key, name in definition.confirms.items():
+        step, _, wanted = name.partition(".")
+        other = work.view.result(step)
+        finding = next((each for each in other.packets if each.key == wanted), None) if other is not None else None
+        fact = next((each for each in result.facts if each.key == key), None)
+        if finding is None or fact is None:
+            continue
+        source = fact.provenance.source_ref or fact.provenance.tool
+        if fingerprint(fact.value) != fingerprint(finding.payload):
+            work.refused.append(f"{definition.id}: {key} does not say what {name} says")
+        elif {source, f"{definition.id}.{key}"} & {each.ref for each in finding.control.evidence}:
+            work.refused.append(f"{definition.id}: {key} comes from the source of {name}, so it confirms nothing")
+        else:
+            work.promotions.append(
+                Promotion(
+                    finding=name,
+                    version=work.view.version(fields.result(step)),
+                    fact=f"{definition.id}.{key}",
+                    fact_version=work.view.version(fields.result(definition.id)),
+                    source=source,
+                )
+            )
+
+
+def _change(work: _Absorption, group: Sequence[str]) -> Change:
+    view = work.view
+    absorbed: AbsorbedRecord = view.absorbed
+    taken = tuple((step, seen.record.epoch) for step in group if (seen := view.step(step)) is not None)
+    kept = tuple(each for each in absorbed.steps if each[0] not in group)
+    record = absorbed.model_copy(
+        update={
+            "steps": (*kept, *taken),
+            "refused": (*(each for each in absorbed.refused if each.partition(":")[0] not in group), *work.refused),
+        }
+    )
+    puts = {fields.ABSORBED: record.to_json()}
+    puts |= {fields.shared(name): work.records[name].to_json() for name in work.changed}
+    details = {"steps": ",".join(group)}
+    if work.changed:
+        details["fields"] = ",".join(work.changed)
+    if work.refused:
+        details["refused"] = "; ".join(work.refused)[:1_000]
+    if work.retractions or work.promotions:
+        boundary: BoundaryRecord = view.boundary
+        puts[fields.BOUNDARY] = boundary.model_copy(
+            update={
+                "retractions": (*boundary.retractions, *work.retractions),
+                "promotions": (*boundary.promotions, *work.promotions),
+            }
+        ).to_json()
+        if work.promotions:
+            details["promoted"] = ", ".join(f"{each.finding} by {each.fact}" for each in work.promotions)
+        if work.retractions:
+            details["withdrawn"] = ", ".join(each.name for each in work.retractions)
+            puts[fields.STATUS] = view.stored[fields.STATUS].value  # every claim and answer expects it
+    read = [name for name in view.asked if name.startswith(fields.SHARED_PREFIX)]
+    return Change(
+        event="promoted" if work.promotions and not work.changed else "changes_absorbed",
+        details=details,
+        expect=expected(view, fields.ABSORBED, fields.BOUNDARY, *map(fields.step, group), *read),
+        put=puts,
+        dead_first=(DeadEntry(view.request_id, WAITS_FOR_A_PERSON, 0),) if work.asks else (),
+    )

@@ -31,7 +31,7 @@ from schemas.broker import (
     to_agent,
     to_dead,
 )
-from schemas.messages import CONTENT_TYPE, AgentMessage, MessageType, TaskData, to_wire, wire_type
+from schemas.messages import CONTENT_TYPE, RECHECK, AgentMessage, MessageType, TaskData, to_wire, wire_type
 from schemas.requests import RequestStatus, StepRecord, StepState
 
 AGENT = "{agent}"
@@ -67,7 +67,10 @@ TRAFFIC = (
     Traffic(
         "commands",
         COMMANDS,
-        (MessageType.SUBMIT, MessageType.CANCEL, MessageType.REPLAY, MessageType.DROP),
+        (
+            *(MessageType.SUBMIT, MessageType.CANCEL, MessageType.REPLAY, MessageType.DROP),
+            *(MessageType.RETRACT, MessageType.DECIDE, MessageType.RULES),
+        ),
         "producer, people",
         "What an orchestrator is asked to do.",
     ),
@@ -132,7 +135,10 @@ def document(event_schema: dict[str, Any]) -> dict[str, Any]:
 def example(kind: MessageType) -> AgentMessage:
     """Return a message of this kind as it could be sent, the same each time."""
     step = "aftersales"
-    of_step = kind not in (MessageType.REQUEST, MessageType.SUBMIT, MessageType.CANCEL)
+    of_request = (MessageType.REQUEST, MessageType.SUBMIT, MessageType.CANCEL, MessageType.DECIDE, MessageType.RULES)
+    of_step = kind not in of_request
+    abouts = {MessageType.RETRACT: "productName", MessageType.DECIDE: f"step:{step}"}
+    choices = {MessageType.RETRACT: RECHECK, MessageType.DECIDE: "approve"}
     result = {MessageType.RESULT_READY: StepState.COMPLETED, MessageType.RESULT_FAILED: StepState.FAILED}.get(kind)
     pending = StepRecord(state=StepState.PENDING, agent=step)
     task = TaskData(record=pending, fields=("request", f"plan/{step}", "constraint/budget")) if kind is MessageType.TASK else None
@@ -142,6 +148,9 @@ def example(kind: MessageType) -> AgentMessage:
         MessageType.REQUEST: RequestStatus.COMPLETED,
         MessageType.CANCEL: "no longer needed",
         MessageType.DROP: "answered by phone",
+        MessageType.RETRACT: "the order belongs to somebody else",
+        MessageType.DECIDE: "checked by hand",
+        MessageType.RULES: '{"commit_confidence":0.9}',
     }
     return AgentMessage(
         id=f"6f1c9b1e3a0b4b579f0c0b6d1f2e7a{[*MessageType].index(kind):02}",
@@ -151,6 +160,8 @@ def example(kind: MessageType) -> AgentMessage:
         sender=step if result else "orchestrator" if task or kind is MessageType.REQUEST else "producer",
         recipient=step if task else "*" if kind is MessageType.REQUEST else "orchestrator",
         content=contents.get(kind, ""),
+        about=abouts.get(kind, ""),
+        choice=choices.get(kind, ""),
         seen=seen,
         state=result,
         task=task,

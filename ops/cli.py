@@ -32,7 +32,9 @@ app = typer.Typer(
 )
 dead_app = typer.Typer(help="Dead letters: steps that were given up, kept for a person.", no_args_is_help=True)
 schemas_app = typer.Typer(help="The contracts as JSON Schema and AsyncAPI.", no_args_is_help=True)
+desk_app = typer.Typer(help="The desk: what waits for a person, and what they decide.", no_args_is_help=True)
 app.add_typer(dead_app, name="dead")
+app.add_typer(desk_app, name="desk")
 app.add_typer(schemas_app, name="schemas")
 
 
@@ -46,6 +48,7 @@ class Backend(StrEnum):
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")]
 TeamOption = Annotated[str | None, typer.Option("--team", help="A shipped team, or package.module:attribute.")]
 RequestArgument = Annotated[str, typer.Argument(metavar="REQUEST", help="The id that submit printed.")]
+ItemArgument = Annotated[str, typer.Argument(metavar="ITEM", help="The item, as the desk lists it: step:…, action:…, field:…, said:….")]
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id.")]
 
 
@@ -259,6 +262,66 @@ def dead_drop(
     from ops.commands.dead import drop_dead
 
     _run(drop_dead(_settings(quiet=True), request, step, reason=reason, as_json=as_json))
+
+
+@app.command()
+def retract(
+    request: RequestArgument,
+    name: Annotated[str, typer.Argument(metavar="STEP.KEY", help="What a step said, as step.key.")],
+    reason: Annotated[str, typer.Option(help="Why; it stands in the new answer.")],
+    recheck: Annotated[bool, typer.Option("--recheck", help="Let the step itself run again as well.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Withdraw what a step said: what rests on it, and only that, runs again, and the answer is made anew."""
+    from ops.commands.desk import retract as run
+
+    _run(run(_settings(quiet=True), request, name, reason=reason, recheck=recheck, as_json=as_json))
+
+
+@app.command()
+def rules(
+    request: RequestArgument,
+    change: Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="A boundary rule; may be given again.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Let other boundary rules hold for a request that runs."""
+    from ops.commands.desk import change_rules as run
+
+    _run(run(_settings(quiet=True), request, change, as_json=as_json))
+
+
+@desk_app.command("list")
+def desk_list(
+    request: Annotated[str | None, typer.Option(help="Only of this request.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many to show.")] = 1000,
+    as_json: JsonOption = False,
+) -> None:
+    """List what waits for a person: steps that ask first, requested actions, contested fields, what was said and no longer holds."""
+    from ops.commands.desk import list_desk as run
+
+    _run(run(_settings(quiet=True), request=request, limit=limit, as_json=as_json))
+
+
+@desk_app.command("show")
+def desk_show(request: RequestArgument, item: ItemArgument, as_json: JsonOption = False) -> None:
+    """Show one item with its evidence and choices."""
+    from ops.commands.desk import show_item as run
+
+    _run(run(_settings(quiet=True), request, item, as_json=as_json))
+
+
+@desk_app.command("decide")
+def desk_decide(
+    request: RequestArgument,
+    item: ItemArgument,
+    choice: Annotated[str, typer.Argument(help="approve, refuse, or for a contested field the claim that holds.")],
+    reason: Annotated[str, typer.Option(help="Why; kept with who decided.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Decide an item; a request that waited for it goes on."""
+    from ops.commands.desk import decide as run
+
+    _run(run(_settings(quiet=True), request, item, choice, reason=reason, as_json=as_json))
 
 
 @schemas_app.command("export")

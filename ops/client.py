@@ -18,8 +18,9 @@ from ops.sessions import Session
 from schemas import fields
 from schemas.blackboard import Blackboard, Event
 from schemas.broker import COMMANDS, Broker
-from schemas.errors import OutcomeUnknown, Refused, Unavailable, Undeliverable
-from schemas.messages import ORCHESTRATOR, MessageType, message
+from schemas.errors import InvalidValue, OutcomeUnknown, Refused, Unavailable, Undeliverable
+from schemas.gate import BoundaryRules
+from schemas.messages import ORCHESTRATOR, RECHECK, MessageType, message
 from schemas.requests import RequestStatus, StepState
 from workers.team import Team
 
@@ -132,7 +133,56 @@ class Client(Reader):
             raise Refused(f"step {step_id!r} is {record.state}, so it is no dead letter")
         await self._command(MessageType.DROP, request_id, step_id=step_id, epoch=record.epoch, content=reason)
 
-    async def _command(self, kind: MessageType, request_id: str, *, step_id: str | None = None, epoch: int = 0, content: str = "") -> None:
+    async def retract(self, request_id: str, name: str, reason: str, *, recheck: bool = False) -> None:
+        """Withdraw what a step said (`name` is `step.key`): what rests on it runs again, and the answer is made anew.
+
+        `recheck`: the step itself runs again as well.
+
+        Raises:
+            NotFound: the board has no such request.
+            Refused: the step has not completed, says nothing of it, or it was withdrawn already.
+            OutcomeUnknown: nobody has answered; it may still be withdrawn.
+        """
+        step, dot, key = name.partition(".")
+        if not (step and dot and key):
+            raise InvalidValue(f"{name!r} is not of the form step.key", path="name")
+        await self.status(request_id)
+        choice = RECHECK if recheck else ""
+        await self._command(MessageType.RETRACT, request_id, step_id=step, about=key, choice=choice, content=reason)
+
+    async def decide(self, request_id: str, item: str, choice: str, reason: str) -> None:
+        """Decide an item of the desk; who decided, and why, is kept.
+
+        Raises:
+            NotFound: the board has no such request.
+            Refused: there is no such item, or no such choice.
+            OutcomeUnknown: nobody has answered; it may still be decided.
+        """
+        await self.status(request_id)
+        await self._command(MessageType.DECIDE, request_id, about=item, choice=choice, content=reason)
+
+    async def set_rules(self, request_id: str, rules: BoundaryRules) -> None:
+        """Let other boundary rules hold for a request that runs; `rules.on_rules_change` says what becomes of running steps.
+
+        Raises:
+            NotFound: the board has no such request.
+            Refused: it is over.
+            OutcomeUnknown: nobody has answered.
+        """
+        await self.status(request_id)
+        await self._command(MessageType.RULES, request_id, content=rules.to_json().decode())
+
+    async def _command(
+        self,
+        kind: MessageType,
+        request_id: str,
+        *,
+        step_id: str | None = None,
+        epoch: int = 0,
+        content: str = "",
+        about: str = "",
+        choice: str = "",
+    ) -> None:
         """Send a command until the board shows its effect, or its refusal; each sending is a new message.
 
         Answers are looked for from before the first sending on: that one may have arrived, though nobody could say so.
@@ -141,7 +191,17 @@ class Client(Reader):
         sent: set[str] = set()
         trouble = ""
         for _ in range(SENDS):
-            bell = message(kind, request_id, sender=self._name, recipient=ORCHESTRATOR, step_id=step_id, epoch=epoch, content=content)
+            bell = message(
+                kind,
+                request_id,
+                sender=self._name,
+                recipient=ORCHESTRATOR,
+                step_id=step_id,
+                epoch=epoch,
+                content=content,
+                about=about,
+                choice=choice,
+            )
             sent.add(bell.id)
             try:
                 await self._broker.publish(COMMANDS, bell)

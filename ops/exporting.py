@@ -59,6 +59,9 @@ _DEMANDED: dict[MessageType, tuple[str, ...]] = {
     MessageType.RESULT_FAILED: ("step_id", "state"),
     MessageType.REPLAY: ("step_id",),
     MessageType.DROP: ("step_id",),
+    MessageType.RETRACT: ("step_id", "about"),
+    MessageType.DECIDE: ("about", "choice"),
+    MessageType.RULES: ("content",),
 }
 """What `data` must hold, by type, beside what it always must."""
 

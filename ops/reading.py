@@ -17,9 +17,12 @@ from ops.dead_letters import DeadLetter, letter_fields, letter_of
 from ops.following import LOOK_SECONDS, events_of, gone
 from ops.records import damaged
 from ops.reporting import Report, report
+from orchestrator.desk import DeskItem, desk_of, fields_of_desk
+from orchestrator.views import outline_fields, outlined, view_of
 from schemas import fields
 from schemas.blackboard import Blackboard, DeadEntry, Event, Snapshot, fold
 from schemas.errors import NotFound, Refused, Unreadable
+from schemas.gate import BoundaryRules
 from schemas.requests import RequestRecord, RequestStatus, SessionTurn, StatusRecord, StepRecord
 from workers.team import Team
 
@@ -173,6 +176,43 @@ class Reader:
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    async def desk(self, *, request_id: str | None = None, limit: int = 1000) -> list[tuple[str, DeskItem]]:
+        """Return what waits for a person, with the request it is of, newest request first; each is read off the board."""
+        wanted = [request_id] if request_id else dict.fromkeys(entry.request_id for entry in await self._board.dead_list(INDEX_LIMIT))
+        found: list[tuple[str, DeskItem]] = []
+        for each in wanted:
+            found += [(each, item) for item in await self._desk_of(each)]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def rules(self, request_id: str) -> BoundaryRules:
+        """Return the boundary rules that hold for a request now.
+
+        Raises:
+            NotFound: the board has no such request.
+        """
+        view = view_of(await self._board.read(request_id, (fields.CARD, fields.BOUNDARY)))
+        if not view.exists or view.card is None:
+            raise NotFound(f"the board has no request {request_id!r}: never opened, or past its retention", path="request")
+        return view.boundary.rules or view.card.rules
+
+    async def _desk_of(self, request_id: str) -> tuple[DeskItem, ...]:
+        """The items of one request; one that cannot be read, is gone or was cancelled has none."""
+        try:
+            view = view_of(await self._board.read(request_id, (fields.STATUS, fields.PLAN, fields.REQUEST)))
+            if not view.exists or view.plan is None or view.status.status is RequestStatus.CANCELLED:
+                return ()
+            view = outlined(view.joined(await self._board.read(request_id, (*outline_fields(view), fields.CARD))))
+            outline = view.outline
+            if outline is None:
+                return ()
+            view = view.joined(await self._board.read(request_id, fields_of_desk(view, outline)))
+            return desk_of(view, outline)
+        except Unreadable as error:
+            log.warning("request_unreadable", request=request_id, reason=str(error))
+            return ()
 
     async def dead_letter(self, request_id: str, step_id: str) -> DeadLetter:
         """Return one dead letter, whatever the index says.

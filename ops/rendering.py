@@ -20,6 +20,7 @@ from ops.findings import Finding
 from ops.private import PrivateRecord
 from ops.reading import Listed
 from ops.reporting import Report, StepReport
+from orchestrator.desk import DeskItem
 from schemas.codec import Json
 from schemas.requests import RequestRecord
 from schemas.results import MADE_WITH_LABEL
@@ -229,6 +230,19 @@ def dead_tree(letters: Sequence[DeadLetter]) -> Tree:
         )
         branch.add(Text(f"first error: {each.record.first_error or '–'}"))
         branch.add(Text(f"last error:  {failure.code}: {failure.description}" if failure else "last error:  –"))
+    return tree
+
+
+def desk_tree(items: Sequence[tuple[str, DeskItem]]) -> Tree:
+    """What waits for a person, each with its question, what speaks for it, and how to decide it."""
+    tree = Tree(f"{len(items)} {'thing waits' if len(items) == 1 else 'things wait'} for a person")
+    for request_id, item in items:
+        branch = tree.add(Text.assemble(request_id, "  ", (item.id, "bold"), "  ", (item.title, "cyan")))
+        branch.add(Text(item.question))
+        for line in item.details:
+            if line:
+                branch.add(Text(line, style="dim"))
+        branch.add(Text(f"briefline desk decide {request_id} {item.id} {'|'.join(item.choices)}"))
     return tree
 
 

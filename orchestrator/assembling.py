@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from orchestrator.absorbing import values_of
 from orchestrator.headings import demote_headings
-from orchestrator.phrases import notice
+from orchestrator.phrases import correction, notice
 from orchestrator.scheduling import Standing, stopped_by
 from orchestrator.views import Outline, View
-from schemas.requests import AnswerRecord, Gap, RequestStatus
-from schemas.results import AgentResult, Failure
+from schemas import fields
+from schemas.requests import AnswerRecord, Correction, Gap, RequestStatus
+from schemas.results import AgentResult, Failure, FailureCode
 
 
 def sections_in_commit_order(view: View, standing: Mapping[str, Standing]) -> list[tuple[str, AgentResult]]:
@@ -37,10 +39,27 @@ def gaps_of(view: View, outline: Outline, standing: Mapping[str, Standing], *, e
             stopped = [below for below in stopped_by(step, outline, standing) if below not in named]
             named.update(stopped)
             gaps.append(Gap(step=step, reason=failure.code, description=failure.description, stopped=tuple(stopped)))
+        elif state is Standing.COMPLETED:
+            refused = [each.partition(": ")[2] for each in view.absorbed.refused if each.startswith(f"{step}: ")]
+            gaps += [Gap(step=step, reason=FailureCode.FIELD_REFUSED, description=each) for each in refused[:1]]
     if ended_by is not None:
         open_steps = [step for step in outline.definitions if not standing[step].settled and step not in named]
         gaps += [Gap(step=step, reason=ended_by.code, description=ended_by.description) for step in open_steps]
     return tuple(gaps)
+
+
+def corrections_of(view: View, standing: Mapping[str, Standing]) -> tuple[Correction, ...]:
+    """Return what this answer says otherwise than the one before it, for each value that was withdrawn after that one was given."""
+    answered = view.stored.get(fields.ANSWER)
+    if answered is None:
+        return ()
+    found = []
+    for each in view.boundary.retractions:
+        now = values_of(view.result(each.step)) if standing.get(each.step) is Standing.COMPLETED else {}
+        renewed = view.version(fields.result(each.step)) != each.version and each.key in now
+        after = str(now[each.key]) if renewed else ""
+        found.append(Correction(step=each.step, key=each.key, before=each.value, after=after, reason=each.reason))
+    return tuple(found)
 
 
 def assemble(
@@ -50,8 +69,11 @@ def assemble(
     *,
     language: Literal["en", "zh"],
     cancelled: bool = False,
+    corrections: Sequence[Correction] = (),
 ) -> AnswerRecord:
     """Return the answer: each section once, in the order given, under its step's title; below them one notice of every gap.
+
+    `corrections` are named first: what was said before, and what holds now.
 
     `COMPLETED` without a gap, `FAILED` without a section, else `DEGRADED`; `CANCELLED` when it was cancelled.
     """
@@ -63,9 +85,17 @@ def assemble(
         status = RequestStatus.DEGRADED if sections else RequestStatus.FAILED
     titles = {step: _one_line(definition.title) for step, definition in outline.definitions.items()} if outline else {}
     parts = [f"## {titles[step]}\n\n{demote_headings(result.summary)}".rstrip() for step, result in sections]
+    if corrections:
+        parts.insert(0, correction(corrections, titles, language=language))
     if gaps or cancelled:
         parts.append(notice(status, gaps, titles, any_section=bool(sections), language=language))
-    return AnswerRecord(status=status, text="\n\n".join(parts), sections=tuple(step for step, _ in sections), gaps=tuple(gaps))
+    return AnswerRecord(
+        status=status,
+        text="\n\n".join(parts),
+        sections=tuple(step for step, _ in sections),
+        gaps=tuple(gaps),
+        corrections=tuple(corrections),
+    )
 
 
 def _one_line(title: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from orchestrator.assembling import assemble, gaps_of, sections_in_commit_order
+from orchestrator.assembling import assemble, corrections_of, gaps_of, sections_in_commit_order
 from orchestrator.decisions import Change, Decision, RingDead, RingStatus
 from orchestrator.scheduling import Standing, full_fields, standings
 from orchestrator.views import Outline, View
@@ -32,13 +32,16 @@ def needed_for_answer(view: View, outline: Outline, standing: Mapping[str, Stand
     """Return what has still to be read before an answer can be assembled: the results of the completed steps, and the card."""
     results = (fields.result(step) for step, state in standing.items() if state is Standing.COMPLETED)
     card = () if outline.language else (fields.CARD,)
-    return view.missing((*full_fields(outline), *card, *results))
+    before = (fields.ANSWER,) if view.boundary.retractions else ()
+    return view.missing((*full_fields(outline), *card, *before, *results))
 
 
 def answer(view: View, outline: Outline, standing: Mapping[str, Standing], *, retention_seconds: int) -> Decision:
     """Return the write of the final answer; every step is settled and every result read."""
     sections = sections_in_commit_order(view, standing)
-    record = assemble(sections, outline, gaps_of(view, outline, standing), language=_language(view))
+    record = assemble(
+        sections, outline, gaps_of(view, outline, standing), language=_language(view), corrections=corrections_of(view, standing)
+    )
     return Decision(change=_end(view, outline, record, {}, retention_seconds=retention_seconds, event=_event_of(record.status)))
 
 

@@ -30,7 +30,7 @@ from orchestrator.decisions import Decision, Verdict
 from schemas import fields
 from schemas.blackboard import Blackboard, Due
 from schemas.broker import BROKER_DEAD_QUEUE, COMMANDS_QUEUE, RESULTS_QUEUE, Broker, Delivery
-from schemas.errors import Unavailable
+from schemas.errors import Unavailable, Unreadable
 from schemas.gate import BoundaryRules
 from schemas.messages import ORCHESTRATOR, RECHECK, AgentMessage, MessageType
 from schemas.reducers import REDUCERS, Reducer
@@ -39,6 +39,7 @@ from schemas.requests import StepState
 _SWEEP_LIMIT = 200
 _FORWARD_MS = 5_000
 _SET_BACK_MS = 60_000
+_REOPENING = frozenset({MessageType.REPLAY, MessageType.RETRACT, MessageType.DECIDE, MessageType.RULES})
 
 log = structlog.get_logger()
 
@@ -96,7 +97,11 @@ class Orchestrator:
     async def handle(self, delivery: Delivery) -> None:
         """Handle a RESULT or a command."""
         bell = delivery.message
-        cause = cause_of(bell)
+        try:
+            cause = cause_of(bell)
+        except Unreadable as error:
+            await delivery.park(str(error))
+            return
         if cause is None:
             await delivery.park(f"a {bell.type} does not belong to the orchestrator's queues")
             return
@@ -123,7 +128,7 @@ class Orchestrator:
                 log.warning("board_behind", request=bell.request_id, step=bell.step_id, type=bell.type, reason=decision.reason)
                 await self._board.enter(bell.request_id, 0)
             case Verdict.FITS | Verdict.LATE | Verdict.REFUSED:
-                if bell.type is MessageType.REPLAY:
+                if bell.type in _REOPENING:
                     # It may be our own that comes back: written by a process that died before it rang or marked anything.
                     await self._board.enter(bell.request_id, 0)
                 for step, delay_ms in decision.look_at.items() if bell.type is MessageType.TASK else ():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from schemas.requests import Gap, RequestStatus
+from schemas.requests import Correction, Gap, RequestStatus
 from schemas.results import FailureCode
 
 
@@ -22,6 +22,12 @@ class Phrases:
     follow_up: str
     cancelled: str
     failed: str
+    corrected: str
+    """Before what this answer says otherwise than the last one."""
+    instead: str
+    """Takes `title`, `key`, `before`, `after` and `reason`."""
+    withdrawn: str
+    """Takes `title`, `key`, `before` and `reason`."""
     separator: str
     join: str
     """Between two sentences: a space, or nothing."""
@@ -90,6 +96,9 @@ _PHRASES: dict[str, Phrases] = {
         follow_up="A person has to follow up on what is open; please do not take this for the full answer.",
         cancelled="The request was cancelled before everything was done.",
         failed="The request could not be carried out: {why} ({code}).",
+        corrected="This answer corrects an earlier one.",
+        instead="“{title}”: {key} was given as {before}; it is {after} ({reason}).",
+        withdrawn="“{title}”: {key} was given as {before}; that is withdrawn ({reason}).",
         separator=", ",
         join=" ",
         codes=_CODES_EN,
@@ -103,6 +112,9 @@ _PHRASES: dict[str, Phrases] = {
         follow_up="剩余问题需要人工跟进，请不要把目前的内容当作完整答复。",
         cancelled="请求在全部完成之前已被取消。",
         failed="这次请求无法处理：{why}（{code}）。",
+        corrected="这份答复更正了之前的答复。",
+        instead="“{title}”：{key} 之前给出的是 {before}，现在是 {after}（{reason}）。",
+        withdrawn="“{title}”：{key} 之前给出的是 {before}，现已撤回（{reason}）。",
         separator="、",
         join="",
         codes=_CODES_ZH,
@@ -132,6 +144,17 @@ def notice(
         if gap.stopped:
             sentences.append(phrases.stopped.format(titles=phrases.separator.join(f"“{titles[step]}”" for step in gap.stopped)))
     sentences.append(phrases.follow_up)
+    return phrases.join.join(sentences)
+
+
+def correction(corrections: Sequence[Correction], titles: Mapping[str, str], *, language: Literal["en", "zh"]) -> str:
+    """Return the paragraph above an answer that takes the place of one with withdrawn values: what was said, and what holds."""
+    phrases = _PHRASES[language]
+    sentences = [phrases.corrected]
+    for each in corrections:
+        words = phrases.instead if each.after else phrases.withdrawn
+        shown = {name: " ".join(getattr(each, name).split())[:200] for name in ("key", "before", "after", "reason")}
+        sentences.append(words.format(title=titles.get(each.step, ""), **shown))
     return phrases.join.join(sentences)
 
 

@@ -49,7 +49,7 @@ def retract(view: View, cause: RetractAsked) -> Decision:
         there = ", ".join(values_of(result))
         return _refused(f"step {step!r} says nothing of {cause.key!r}; it says: {there or 'nothing'}")
     if view.boundary.retracted(step, cause.key, retraction.version):
-        return Decision(reason="withdrawn already")
+        return _refused(f"{step}.{cause.key} was withdrawn already")
     boundary = view.boundary.model_copy(update={"retractions": (*view.boundary.retractions, retraction)})
     puts = {fields.BOUNDARY: boundary.to_json(), fields.STATUS: going_on(view).to_json()}
     if cause.recheck:

@@ -7,7 +7,7 @@ Values are opaque bytes here; the records in them are read by whoever knows the 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from schemas.errors import InvalidValue
@@ -43,6 +43,10 @@ class Snapshot:
     """Step id -> end (board clock, ms) of a lease that fits the step's version, over or not; for the `step/` fields read."""
     asked: frozenset[str] = frozenset()
     """The fields that were read; what is not among them is unknown, not absent."""
+
+    def without(self, name: str) -> Snapshot:
+        """Return the snapshot as if one field had not been read."""
+        return replace(self, fields={key: each for key, each in self.fields.items() if key != name}, asked=self.asked - {name})
 
     def value(self, name: str) -> bytes | None:
         """Return a field's value, or None."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from schemas import fields
 from schemas.artifacts import ArtifactStore
 from schemas.blackboard import Blackboard
 from schemas.broker import Broker, Consumer, Delivery, task_queue
@@ -255,6 +256,8 @@ class Worker:
         )
         if not isinstance(ran, HoldLost):
             hold = replace(hold, private=await self._keep_transcript(hold, brief))
+        if isinstance(ran, Returned) and await self._is_outdated(hold, claim, brief):
+            return await self._write(hold, recording.handed_back(hold.record), None, "step_regated", {})
         match ran:
             case Returned():
                 kept, failure = accepting.accept(ran.result, brief.step, made_with)
@@ -271,6 +274,15 @@ class Worker:
             case HoldLost():
                 log.warning("hold_lost", request=hold.request_id, step=hold.step_id, worker=self.name)
                 return None
+
+    async def _is_outdated(self, hold: Hold, claim: Claimed, brief: AgentBrief) -> bool:
+        """Whether the boundary rules changed while the agent ran, say `regate`, and the gate would now decide otherwise."""
+        if self._team.card.rules.on_rules_change != "regate":
+            return False
+        now = await preparing.gather(self._board, hold.step_id, claim.snapshot.without(fields.BOUNDARY), claim.position)
+        again = preparing.brief_of(now, attempt=claim.record.attempt, team=self._team)
+        outcomes = {each.need: each.outcome for each in brief.crossings}
+        return isinstance(again, NoBrief) or {each.need: each.outcome for each in again.crossings} != outcomes
 
     async def _renew(self, hold: Hold) -> bool:
         kept, _ = await asyncio.gather(

@@ -28,6 +28,9 @@ STEP_TABLE = """
     RUNNING   -> COMPLETED  worker
     RUNNING   -> FAILED     worker
     RUNNING   -> FAILED     orchestrator
+    RUNNING   -> PENDING    orchestrator
+    COMPLETED -> PENDING    orchestrator
+    COMPLETED -> FAILED     orchestrator
     PENDING   -> FAILED     worker
     PENDING   -> FAILED     orchestrator
 """
@@ -44,6 +47,7 @@ REQUEST_TABLE = """
     RUNNING   -> DEGRADED   orchestrator
     RUNNING   -> FAILED     orchestrator
     RUNNING   -> CANCELLED  orchestrator
+    COMPLETED -> RUNNING    orchestrator
     DEGRADED  -> RUNNING    orchestrator
     FAILED    -> RUNNING    orchestrator
 """

@@ -87,9 +87,9 @@ def test_every_row_of_the_tables_names_states_and_roles_that_exist() -> None:
             assert role in set(Role)
 
 
-def test_a_completed_step_and_a_completed_or_cancelled_request_are_over_for_good() -> None:
-    assert not [row for row in rows(STEP_TABLE) if row[0] == "COMPLETED"]
-    assert not [row for row in rows(REQUEST_TABLE) if row[0] in ("COMPLETED", "CANCELLED")]
+def test_a_cancelled_request_is_over_for_good_and_only_a_retraction_moves_what_completed() -> None:
+    assert {row[2] for row in rows(STEP_TABLE) if row[0] == "COMPLETED"} == {"orchestrator"}
+    assert not [row for row in rows(REQUEST_TABLE) if row[0] == "CANCELLED"]
 
 
 def test_over_means_that_nothing_more_happens_unless_a_person_replays() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from schemas.errors import Refused
 from schemas.gate import BoundaryRules
 from schemas.requests import StepRecord
 from schemas.results import FailureCode
-from tests.system.cast import Cast, Gate, answers, step, told
+from tests.system.cast import Act, Cast, Gate, answers, step, told
 from tests.system.conftest import System
 from tests.system.reports import states
 from workers.agents.agent import AgentBrief
@@ -89,7 +90,7 @@ async def test_a_withdrawn_value_is_never_briefed_again_and_its_need_is_named_as
 
 async def test_a_step_that_runs_on_a_withdrawn_value_is_stopped_and_runs_again(system: System) -> None:
     gate = Gate()
-    turns = iter([gate, answers])
+    turns: Iterator[Act] = iter([gate, answers])
 
     async def act(brief: AgentBrief) -> Any:
         return await next(turns)(brief)
@@ -142,7 +143,7 @@ async def test_a_blocked_need_lets_its_producer_run_once_more_where_the_step_say
     async def second_time_whole(brief: AgentBrief) -> Any:
         nonlocal runs
         runs += 1
-        return told(brief, colour="red", **({"size": 4} if runs > 1 else {}))
+        return told(brief, colour="red", size=4) if runs > 1 else told(brief, colour="red")
 
     cast.acts["a"] = second_time_whole
     async with system.serve(cast.team(*plan)) as runtime:
@@ -202,7 +203,7 @@ async def test_other_rules_hold_for_what_is_claimed_from_then_on(system: System)
 
 async def test_rules_that_say_stop_let_what_runs_begin_anew(system: System) -> None:
     gate = Gate()
-    turns = iter([gate, answers])
+    turns: Iterator[Act] = iter([gate, answers])
 
     async def act(brief: AgentBrief) -> Any:
         return await next(turns)(brief)
@@ -220,7 +221,7 @@ async def test_a_retraction_while_its_dependant_commits_leaves_no_result_that_re
     """Whichever of the two writes lands first, the other one is decided anew."""
     for _ in range(5):
         gate = Gate()
-        turns = iter([gate, *[answers] * 5])
+        turns: Iterator[Act] = iter([gate, *[answers] * 5])
 
         async def act(brief: AgentBrief, turns: Any = turns) -> Any:
             return await next(turns)(brief)

@@ -68,11 +68,15 @@ def demo(
 
 
 @app.command()
-def orchestrator() -> None:
+def orchestrator(
+    reducers: Annotated[
+        list[str] | None, typer.Option("--reducers", metavar="TEAM", help="A team whose own reducers it is to have; may be given again.")
+    ] = None,
+) -> None:
     """Run an orchestrator until it is told to end. Several may run."""
     from ops.commands.serving import serve_orchestrator
 
-    _run(serve_orchestrator(_settings()))
+    _run(serve_orchestrator(_settings(), reducers or ()))
 
 
 @app.command()

@@ -106,7 +106,7 @@ async def serving(
             group.create_task(serve.run(ready=ready[-1], stop=stop), name=serve.name)
 
         for _ in range(orchestrators):
-            start(Orchestrator(board, broker))
+            start(Orchestrator(board, broker, reducers=team.reducers))
         for _ in range(workers):
             worker = Worker(
                 board, broker, team, concurrency=concurrency, lease_seconds=lease_seconds, grace_seconds=0.0, artifacts=artifacts

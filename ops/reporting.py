@@ -213,8 +213,14 @@ def _steps(view: View, events: Sequence[Event], *, over: bool) -> tuple[StepRepo
 def _is_of_this_epoch(step_id: str, view: View, events: Sequence[Event]) -> bool:
     """Whether a step's result was written since the step was last reopened: a later epoch may have ended without one."""
     stored, name = view.stored.get(fields.result(step_id)), fields.step(step_id)
-    reopened = (event.position for event in reversed(events) if event.labels.get("event") == "step_replayed" and name in event.put)
-    return stored is not None and stored.position > next(reopened, 0)
+    return stored is not None and stored.position > _reopened_at(name, events)
+
+
+def _reopened_at(name: str, events: Sequence[Event]) -> int:
+    """Position of the write that began the present epoch of a step; 0 in its first one."""
+    epochs = [(event.position, StepRecord.from_json(event.put[name][1]).epoch) for event in events if name in event.put]
+    last = epochs[-1][1] if epochs else 0
+    return min((position for position, epoch in epochs if epoch == last), default=0) if last else 0
 
 
 def _duration_ms(step_id: str, events: Sequence[Event]) -> int | None:

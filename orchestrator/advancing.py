@@ -77,7 +77,7 @@ def _onward(view: View, cause: Cause, retention_seconds: int, reducers: Mapping[
     if isinstance(cause, Swept) and (late := _past_deadline(view, retention_seconds)):
         return late
     if view.plan is None:
-        return _open_plan(view, retention_seconds)
+        return _open_plan(view, retention_seconds, reducers)
     outline = view.outline
     if outline is None:
         return Decision(read_more=outline_fields(view))
@@ -141,7 +141,7 @@ def deadline_at_ms(view: View) -> int:
     return since + status.deadline_ms
 
 
-def _open_plan(view: View, retention_seconds: int) -> Decision:
+def _open_plan(view: View, retention_seconds: int, reducers: Mapping[str, Reducer]) -> Decision:
     """Write the plan of the team's card: definitions, steps, status RUNNING (a fork is RUNNING once it has what it reuses)."""
     if missing := view.missing((fields.REQUEST, fields.CARD)):
         return Decision(read_more=missing)
@@ -150,6 +150,9 @@ def _open_plan(view: View, retention_seconds: int) -> Decision:
     if card is None:
         failure = Failure(code=FailureCode.REFUSED_PLAN, description="the request has no team card")
         return ending.refuse_plan(view, failure, retention_seconds=retention_seconds)
+    if unknown := [each for each in card.fields.values() if each.reducer is not None and each.reducer not in reducers]:
+        said = f"field {unknown[0].name!r} is merged by {unknown[0].reducer!r}, which this orchestrator does not have (--reducers)"
+        return ending.refuse_plan(view, Failure(code=FailureCode.REFUSED_PLAN, description=said), retention_seconds=retention_seconds)
     try:
         plans.validate(card.steps, card.agents)
     except Refused as error:

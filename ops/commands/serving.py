@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ops.artifacts.sweeping import swept
@@ -12,13 +12,17 @@ from ops.settings import Settings
 from ops.watchdog import watched_loop
 from ops.wiring import artifacts_of, connected, team_of
 from orchestrator.orchestrator import Orchestrator
+from workers.team import load_team
 from workers.worker import Worker
 
 
-async def serve_orchestrator(settings: Settings) -> None:
-    """Run an orchestrator until SIGTERM or SIGINT."""
+async def serve_orchestrator(settings: Settings, reducers_of: Sequence[str] = ()) -> None:
+    """Run an orchestrator until SIGTERM or SIGINT; of the teams named in `reducers_of` it has their own reducers."""
+    reducers = {name: reducer for team in reducers_of for name, reducer in load_team(team).reducers.items()}
     async with connected(settings, "orchestrator") as (board, broker):
-        orchestrator = Orchestrator(board, broker, sweep_seconds=settings.sweep_seconds, retention_seconds=settings.retention_seconds)
+        orchestrator = Orchestrator(
+            board, broker, sweep_seconds=settings.sweep_seconds, retention_seconds=settings.retention_seconds, reducers=reducers
+        )
         stop = asyncio.Event()
         with watched_loop(), _on_signals(stop, hurry=lambda: None):
             await orchestrator.run(stop=stop)

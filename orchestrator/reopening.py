@@ -23,6 +23,7 @@ def reopened(record: StepRecord) -> StepRecord:
             "failure": None,
             "first_error": None,
             "worker": None,
+            "reused": None,
         }
     )
 

@@ -1,8 +1,8 @@
 """Reusing: what a fork takes over from the request that it takes up, before any of its own steps runs. Pure.
 
 A fork stays ACCEPTED until then, so nothing of it is rung. Each reused step is one write, in the order of the commits in the
-source, so that the fork's answer has its sections in that order. A completed step of the source never changes, so it does
-not matter when it is read; what the source no longer has (it expired, or the board was set back) runs anew, with what is below it.
+source, so that the fork's answer has its sections in that order. What the source no longer has as it was when it was forked
+(it expired, the step was reopened, or the board was set back) runs anew, with what is below it.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from schemas.boundary import BoundaryRecord, Retraction
 from schemas.errors import KeyReused, NotFound, Refused
 from schemas.plans import Step
 from schemas.results import AgentResult, Usage
+from schemas.shared import FieldCard, FieldChange, FieldRecord, Operation
 from tests.support.boards import orchestrator
 from tests.system.cast import Act, Cast, Gate, fails, step, told
 from tests.system.conftest import System
@@ -211,6 +212,32 @@ class TestFork:
             await system.board.write(source, orchestrator({fields.BOUNDARY: record.to_json()}))
             await runtime.result(await runtime.fork(source, "c"))
         assert cast.runs == {"a": 2, "b": 1, "c": 2}
+
+    async def test_what_a_reused_step_did_to_a_shared_field_is_taken_in_again(self, system: System) -> None:
+        async def sets(brief: AgentBrief) -> AgentResult:
+            change = FieldChange(field="mood", operation=Operation.SET, value="calm")
+            return told(brief).model_copy(update={"changes": (change,)})
+
+        cast = Cast({"a": sets})
+        team = cast.team(step("a", writes=("mood",)), step("b", "a", reads=("mood",)), fields=[FieldCard(name="mood", owner="a")])
+        async with system.serve(team) as runtime:
+            source = await runtime.ask("please")
+            fork = await runtime.result(await runtime.fork(source.request_id, "b"))
+            found = (await system.board.read(fork.request_id, (fields.shared("mood"),))).value(fields.shared("mood"))
+        assert found is not None
+        assert FieldRecord.from_json(found).value == "calm"
+        assert cast.runs == {"a": 1, "b": 2}
+        assert all("calm" in brief.text for brief in cast.briefs["b"])
+
+    async def test_a_reused_step_that_is_reopened_is_no_longer_a_reused_one(self, system: System) -> None:
+        cast = Cast()
+        async with system.serve(cast.team(step("a"), step("b", "a"))) as runtime:
+            source = await runtime.ask("please")
+            fork = await runtime.result(await runtime.fork(source.request_id, "b"))
+            await runtime.retract(fork.request_id, "a.finding", "a misread label", recheck=True)
+            again = await runtime.result(fork.request_id)
+        assert (again.step("a").record.epoch, again.step("a").record.reused) == (1, None)
+        assert cast.runs["a"] == 2
 
     async def test_a_failed_step_runs_anew_and_so_does_what_was_made_without_it(self, system: System) -> None:
         cast = Cast({"a": fails(times=1)})

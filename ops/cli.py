@@ -139,6 +139,7 @@ def list_(
 def show(
     request: RequestArgument,
     brief: Annotated[str | None, typer.Option(metavar="STEP", help="Print exactly what this step's model was given.")] = None,
+    crossings: Annotated[bool, typer.Option("--crossings", help="Each decision of the gate, with its checks.")] = False,
     at: Annotated[int | None, typer.Option(metavar="N", help="As it was after this event of its timeline.")] = None,
     private: Annotated[
         str | None, typer.Option(metavar="STEP", help="What was said and called in this step's last attempt; who reads it is noted.")
@@ -155,7 +156,15 @@ def show(
         _fail(Refused("an attempt is named with --private STEP", path="attempt"))
     if private is not None:
         _run(show_private(_settings(quiet=True), request, private, attempt=attempt, as_json=as_json))
-    _run(run(_settings(quiet=True), request, brief=brief, at=at, team_name=team, as_json=as_json))
+    _run(run(_settings(quiet=True), request, brief=brief, crossings=crossings, at=at, team_name=team, as_json=as_json))
+
+
+@app.command()
+def audit(request: RequestArgument, team: TeamOption = None, as_json: JsonOption = False) -> None:
+    """Check a request: declared evidence arrived, nothing undeclared did, and no two sections state different values."""
+    from ops.commands.boundary import audit as run
+
+    _run(run(_settings(quiet=True), request, team_name=team, as_json=as_json))
 
 
 @app.command()

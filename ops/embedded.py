@@ -16,6 +16,7 @@ import structlog
 
 from ops.artifacts.keeping import KeptArtifacts
 from ops.artifacts.memory import MemoryShelf
+from ops.auditing import Audit
 from ops.blackboard.memory import MemoryBlackboard
 from ops.broker.memory import MemoryBroker
 from ops.client import Client
@@ -58,6 +59,10 @@ class Runtime(Client):
     async def show(self, request_id: str, team: Team | None = None, *, at: int | None = None) -> Report:
         """Return everything that can be said of a request, now or as it was after an event."""
         return await super().show(request_id, team or self.team, at=at)
+
+    async def audit(self, request_id: str, team: Team | None = None) -> Audit:
+        """Return what an acceptance audit finds of a request."""
+        return await super().audit(request_id, team or self.team)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from ops.auditing import Audit, audit
 from ops.comparing import Comparison, compare, moment_of
 from ops.dead_letters import DeadLetter, letter_fields, letter_of
 from ops.following import LOOK_SECONDS, events_of, gone
@@ -118,6 +119,14 @@ class Reader:
             NotFound: the board has no such request, or the request no such event.
         """
         return report(request_id, await self._board.events(request_id), team, at=at)
+
+    async def audit(self, request_id: str, team: Team) -> Audit:
+        """Return what an acceptance audit finds of a request; `team` is the code that briefs are rebuilt with.
+
+        Raises:
+            NotFound: the board has no such request.
+        """
+        return audit(await self.show(request_id), team)
 
     async def diff(self, a: str, b: str) -> Comparison:
         """Return what differs between two requests, each named by its id, or as `REQUEST@N`: as it was after event N.

@@ -41,7 +41,7 @@ def compress(text: str, known: Iterable[str], *, max_tokens: int | None = None, 
     `known` are the texts of the values that cross as values: a figure of the prose that stands in none of them takes its
     sentence with it.
     """
-    figures = {_plain(figure) for value in known for figure in _FIGURE.findall(value)}
+    figures = {figure for value in known for figure in figures_of(value)}
     kept: list[str] = []
     unconfirmed: list[str] = []
     cut = 0
@@ -54,6 +54,11 @@ def compress(text: str, known: Iterable[str], *, max_tokens: int | None = None, 
         else:
             kept.append(sentence)
     return Compressed("".join(kept).strip(), tuple(dict.fromkeys(unconfirmed)), cut)
+
+
+def figures_of(text: str) -> set[str]:
+    """Return the numbers, dates and times of a text, each in its plain form: `2,000` and `2000` are one."""
+    return {_plain(figure) for figure in _FIGURE.findall(text)}
 
 
 def _fits(text: str, max_tokens: int | None, max_characters: int | None) -> bool:

@@ -6,8 +6,8 @@ it now. Called by briefing, for the worker line and for `show`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from schemas import fields
@@ -86,13 +86,15 @@ def weigh_all(step: Step, results: Mapping[str, AgentResult], versions: Mapping[
     needs = needs_of(step)
     offers = [each for result in results.values() for each in _offers(step, needs, result, versions, boundary)]
     offers += [each for name in step.reads for each in _shared_offers(step, name, versions, boundary)]
-    confirmed = _confirmed_by_the_house(offers)
     now = boundary.now_ms if boundary.now_ms is not None else 0
-    weighed: list[Weighed] = []
-    for offer, optional, fact, shared in offers:
-        known = offer if offer.confirmed or offer.packet.key not in confirmed else _confirmed(offer, confirmed)
-        crossing = decide(known, consumer, now_ms=now, rules=boundary.effective)
-        weighed.append(Weighed(known, crossing, optional, fact, shared))
+
+    def decided(offered: _Offered) -> Weighed:
+        offer, optional, fact, shared = offered
+        return Weighed(offer, decide(offer, consumer, now_ms=now, rules=boundary.effective), optional, fact, shared)
+
+    weighed = [decided(each) for each in offers]
+    confirmed = _confirmed_by_the_house(weighed)
+    weighed = [_with_confirmation(each, confirmed, decided) for each in weighed]
     ruling = ruling_for(step, boundary, weighed)
     return [_let_through(each, ruling) for each in weighed]
 
@@ -212,20 +214,21 @@ def shared_offer(step: Step, card: FieldCard, record: FieldRecord, version: str)
     )
 
 
-def _confirmed_by_the_house(offers: list[_Offered]) -> dict[str, set[str]]:
-    """Key -> fingerprints of the values that an internal source gave, among what is offered."""
+def _confirmed_by_the_house(weighed: list[Weighed]) -> dict[str, set[str]]:
+    """Key -> fingerprints of the values that an internal source gave, among what crosses: what is blocked itself confirms nothing."""
     found: dict[str, set[str]] = {}
-    for offer, _, fact, _ in offers:
-        if fact is not None and fact.provenance.zone is Zone.INTERNAL and offer.needed and not offer.retracted:
-            found.setdefault(fact.key, set()).add(fingerprint(fact.value))
+    for each in weighed:
+        if _is_of_the_house(each) and not each.crossing.blocked:
+            found.setdefault(each.key, set()).add(each.read.fingerprint)
     return found
 
 
-def _confirmed(offer: Offer, confirmed: Mapping[str, set[str]]) -> Offer:
-    says = fingerprint(offer.packet.payload)
-    if says not in confirmed[offer.packet.key]:
-        return offer
-    return Offer(
-        **{name: getattr(offer, name) for name in Offer.__slots__ if name != "confirmed"},
-        confirmed=True,
-    )
+def _is_of_the_house(weighed: Weighed) -> bool:
+    return weighed.fact is not None and weighed.fact.provenance.zone is Zone.INTERNAL
+
+
+def _with_confirmation(weighed: Weighed, confirmed: Mapping[str, set[str]], decided: Callable[[_Offered], Weighed]) -> Weighed:
+    """A value from elsewhere that an internal one says as well is put before the gate again, as confirmed."""
+    if weighed.offer.confirmed or _is_of_the_house(weighed) or weighed.read.fingerprint not in confirmed.get(weighed.key, ()):
+        return weighed
+    return decided((replace(weighed.offer, confirmed=True), weighed.optional, weighed.fact, weighed.shared))

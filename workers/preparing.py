@@ -16,9 +16,10 @@ from schemas.plans import Step, inputs_of, needs_of
 from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord
 from schemas.results import AgentResult
 from schemas.shared import FieldRecord
+from schemas.teams import TeamCard
 from workers.agents.agent import AgentBrief
 from workers.briefing import NoBrief, build_brief
-from workers.gating import Boundary
+from workers.gating import Boundary, Weighed, weigh_all
 from workers.team import Team
 
 
@@ -112,7 +113,6 @@ def brief_of(material: Material, *, attempt: int, team: Team, unreadable: Collec
 
     `unreadable` are the ids of artifacts that the store does not have, or has damaged.
     """
-    card = team.card.agents.get(material.step.agent)
     built = build_brief(
         material.step,
         request=material.request,
@@ -123,15 +123,7 @@ def brief_of(material: Material, *, attempt: int, team: Team, unreadable: Collec
         position=material.position,
         phrases=team.phrases,
         limits=team.limits,
-        boundary=Boundary(
-            rules=team.card.rules,
-            record=material.boundary,
-            clearance=card.clearance if card is not None else Sensitivity.INTERNAL,
-            cards=team.card.fields,
-            shared=material.shared,
-            now_ms=material.now_ms,
-            unreadable=frozenset(unreadable),
-        ),
+        boundary=_boundary_of(material, team.card, unreadable),
     )
     if isinstance(built, NoBrief):
         return built
@@ -146,6 +138,26 @@ def brief_of(material: Material, *, attempt: int, team: Team, unreadable: Collec
         reads=built.reads,
         attempt=attempt,
         phrases=team.phrases,
+    )
+
+
+def weigh(material: Material, card: TeamCard, unreadable: Collection[str] = ()) -> list[Weighed]:
+    """Return what is offered to the step and what the gate decides of each, as the brief of this material has it."""
+    completed = {each.id: material.results[each.id] for each in material.inputs if each.id in material.results}
+    completed = {step: result for step, result in completed.items() if result.completed}
+    return weigh_all(material.step, completed, material.versions, _boundary_of(material, card, unreadable))
+
+
+def _boundary_of(material: Material, card: TeamCard, unreadable: Collection[str]) -> Boundary:
+    agent = card.agents.get(material.step.agent)
+    return Boundary(
+        rules=card.rules,
+        record=material.boundary,
+        clearance=agent.clearance if agent is not None else Sensitivity.INTERNAL,
+        cards=card.fields,
+        shared=material.shared,
+        now_ms=material.now_ms,
+        unreadable=frozenset(unreadable),
     )
 
 

@@ -180,7 +180,7 @@ def _judgement_text(packet: Packet, value: object, phrases: Phrases) -> str:
     said = [phrases.kinds.get(packet.kind, packet.kind.value), phrases.confidence.format(confidence=control.confidence)]
     said += [phrases.because.format(reason=one_line(control.reason))] if control.reason else []
     said += [phrases.until.format(time=_time(control.expires_at))] if control.expires_at else []
-    return f"- {one_line(packet.key)}{phrases.separator}{_value_text(value)}{unit}{_bracketed(said, phrases)}"
+    return f"- {one_line(packet.key)}{phrases.separator}{value_text(value)}{unit}{_bracketed(said, phrases)}"
 
 
 def _shared_lines(material: Material, _: Mapping[str, Compressed]) -> list[Line]:
@@ -198,14 +198,14 @@ def _shared_texts(record: FieldRecord, label: str, packet: Packet, phrases: Phra
     """A value; or, for who is to settle it, every claim of a contested one."""
     if record.contested:
         claims = [
-            phrases.contested_value.format(id=each.id, value=_value_text(each.value), source=one_line(each.source) or "?")
+            phrases.contested_value.format(id=each.id, value=value_text(each.value), source=one_line(each.source) or "?")
             for each in (*record.claims, *record.proposals)
         ]
         return [f"{label}{phrases.separator}{claim}" for claim in claims]
     unit = f" {one_line(packet.unit)}" if packet.unit else ""
     said = [phrases.until.format(time=_time(packet.control.expires_at))] if packet.control.expires_at else []
     said += [one_line(record.flagged)] if record.flagged else []
-    return [f"{label}{phrases.separator}{_value_text(record.value)}{unit}{_bracketed(said, phrases)}"]
+    return [f"{label}{phrases.separator}{value_text(record.value)}{unit}{_bracketed(said, phrases)}"]
 
 
 def _gap_lines(material: Material, prose: Mapping[str, Compressed]) -> list[Line]:
@@ -296,7 +296,7 @@ def _told(prose: Compressed) -> str:
     return "; ".join(part for part in (f"{prose.cut} sentences" if prose.cut else "", figures) if part)
 
 
-def _value_text(value: object) -> str:
+def value_text(value: object) -> str:
     """A scalar as it reads; a list or an object as compact JSON on one line."""
     if isinstance(value, bool | int | float | str):
         return scalar_text(value)

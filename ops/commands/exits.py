@@ -16,6 +16,7 @@ REFUSED = 2
 DEGRADED = 3
 ENDED_FAILED = 4
 UNREACHABLE = 5
+NOT_PASSED = 6
 INTERRUPTED = 130
 
 EXIT_CODES = {
@@ -25,6 +26,7 @@ EXIT_CODES = {
     DEGRADED: "the request ended DEGRADED: the answer names a gap",
     ENDED_FAILED: "the request ended FAILED or CANCELLED",
     UNREACHABLE: "a server cannot be reached, or its settings would break a promise",
+    NOT_PASSED: "the audit found something, or could not check a brief",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 """What each exit code means; printed by `briefline --help`."""

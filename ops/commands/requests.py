@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rich.live import Live
 
-from ops import rendering
+from ops import boundary_tables, deciding, rendering
 from ops.client import Client
 from ops.commands.exits import DONE, exit_of, print_exactly, print_json
 from ops.opening import Accepted
@@ -116,9 +116,17 @@ async def list_requests(settings: Settings, *, status: RequestStatus | None, lim
 
 
 async def show(
-    settings: Settings, request_id: str, *, brief: str | None = None, at: int | None = None, team_name: str | None, as_json: bool
+    settings: Settings,
+    request_id: str,
+    *,
+    brief: str | None = None,
+    crossings: bool = False,
+    at: int | None = None,
+    team_name: str | None,
+    as_json: bool,
 ) -> int:
-    """Show everything of one request, now or as it was after event `at`, or exactly the brief that one step's model was given.
+    """Show everything of one request, now or as it was after event `at`; or exactly the brief that one step's model was given; or
+    each decision of the gate.
 
     It is told from the request's events. A field that does not say the same is named on standard error.
     """
@@ -133,6 +141,8 @@ async def show(
         report = replace(report, team=team)
     if brief is not None:
         return _show_brief(report, brief, team, as_json=as_json)
+    if crossings:
+        return _show_crossings(report, team, as_json=as_json)
     if as_json:
         shape = report.as_json(timeline=True)
         print_json({**shape, "damaged": damaged} if damaged else shape)
@@ -177,6 +187,15 @@ def _show_brief(report: Report, step: str, team: Team | None, *, as_json: bool) 
         print_exactly(each.brief.text)
         if each.as_given is False:
             print("not as it was given: the team's code has changed since (its SHA-256 differs)", file=sys.stderr)
+    return DONE
+
+
+def _show_crossings(report: Report, team: Team | None, *, as_json: bool) -> int:
+    decisions = deciding.decisions_of(report, None if team is None else team.card)
+    if as_json:
+        print_json({"request_id": report.request_id, "decisions": deciding.as_json(decisions)})
+    else:
+        rendering.console().print(boundary_tables.crossings_tree(decisions))
     return DONE
 
 

@@ -1,0 +1,27 @@
+"""The boundary: `audit` and `metrics`, on servers. Each returns an exit code; see `ops.commands.exits`."""
+
+from __future__ import annotations
+
+from ops import boundary_tables, rendering
+from ops.commands.exits import DONE, NOT_PASSED, print_json
+from ops.commands.requests import team_at_hand
+from ops.reading import Reader
+from ops.settings import Settings
+from ops.wiring import board_of
+from schemas.errors import NotFound
+
+
+async def audit(settings: Settings, request_id: str, *, team_name: str | None, as_json: bool) -> int:
+    """Audit one request; `NOT_PASSED` where anything was found or could not be checked."""
+    async with board_of(settings) as board:
+        reader = Reader(board, tenant=settings.tenant)
+        of_request = (await reader.show(request_id)).request.team
+        team = team_at_hand(settings, of_request, team_name)
+        if team is None:
+            raise NotFound(f"the code of team {of_request!r} is needed to rebuild its briefs; name it with --team", path="team")
+        audited = await reader.audit(request_id, team)
+    if as_json:
+        print_json(audited.as_json())
+    else:
+        rendering.console().print(boundary_tables.audit_table(audited))
+    return DONE if audited.passed else NOT_PASSED

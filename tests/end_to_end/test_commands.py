@@ -81,6 +81,28 @@ def test_the_same_key_and_content_is_the_same_request_and_other_content_is_refus
     assert first["request_id"] in other.stderr
 
 
+def test_show_crossings_prints_each_decision_with_its_answers_and_checks(bitmall: System, answered: dict[str, Any]) -> None:
+    request = answered["request_id"]
+    shown = bitmall.json("show", request, "--crossings")
+    assert [each["step"] for each in shown["decisions"]] == ["aftersales", "product", "iot"]
+    assert [each["as_decided"] for each in shown["decisions"]] == [None, True, True]
+    crossing = next(each for each in shown["decisions"][2]["crossings"] if each["need"] == "product.candidateAPrice")
+    assert (crossing["outcome"], crossing["reason"]) == ("pass", None)
+    assert {"need", "retraction", "freshness", "confidence", "size"} <= {check["name"] for check in crossing["checks"]}
+    printed = bitmall.run("show", request, "--crossings").stdout
+    for said in ("product.candidateAPrice", "by whose right", "good until when", "not_needed", "freshness"):
+        assert said in printed
+
+
+def test_audit_exits_by_what_it_found(bitmall: System, answered: dict[str, Any], failed: dict[str, Any]) -> None:
+    for request in (answered, failed):
+        assert bitmall.json("audit", request["request_id"])["found"] == []
+    done = bitmall.run("audit", answered["request_id"])
+    assert (done.code, done.stdout.startswith("passed: 3 briefs of ")) == (0, True)
+    unknown = bitmall.run("audit", "nobody")
+    assert (unknown.code, "no request 'nobody'" in unknown.stderr) == (2, True)
+
+
 BAD_INPUT: dict[str, tuple[list[str], bytes, str]] = {
     "a required constraint is missing": (["submit", NO_ORDER], b"", "constraints.order_number: 订单号 is required"),
     "a constraint of another type": (["submit", REQUEST, "--constraint", "budget=much"], b"", "constraints.budget: must be integer"),

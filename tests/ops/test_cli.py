@@ -35,6 +35,8 @@ NEEDS_SERVERS = {
     "list": ["list", "--json"],
     "show": ["show", "some-request"],
     "show a moment": ["show", "some-request", "--at", "3"],
+    "show decisions": ["show", "some-request", "--crossings"],
+    "audit": ["audit", "some-request", "--json"],
     "diff": ["diff", "some-request@3", "another-request"],
     "fork": ["fork", "some-request", "--at", "iot"],
     "cancel": ["cancel", "some-request"],

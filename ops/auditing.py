@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ops.brief_checks import Found, Given, Kind, check_brief
-from ops.deciding import Attempt, attempts_of, card_of, material_at, weighed_at
+from ops.deciding import Attempt, attempts_of, card_of, material_at, unreadable_at, weighed_at
 from ops.reporting import Report, StepReport
 from ops.stating import stated_otherwise
 from schemas import fields
@@ -92,7 +92,7 @@ def audit(report: Report, team: Team) -> Audit:
 def _given(report: Report, attempt: Attempt, team: Team) -> Given | str:
     """The brief of an attempt, or why it cannot be rebuilt."""
     material = material_at(attempt, report.events)
-    built = brief_of(material, attempt=1, team=team)
+    built = brief_of(material, attempt=1, team=team, unreadable=unreadable_at(attempt, material))
     if isinstance(built, NoBrief):
         return f"no brief can be built as it was: {built.failure.code}: {built.failure.description}"
     state = fold(event for event in report.events if event.position <= attempt.position)

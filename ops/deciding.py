@@ -93,16 +93,20 @@ def material_at(attempt: Attempt, events: Sequence[Event]) -> Material:
     return material_of(attempt.step, state, attempt.position, now_ms=attempt.claim.at_ms)
 
 
-def weighed_at(attempt: Attempt, material: Material, card: TeamCard) -> list[Weighed]:
-    """Return the gate's decisions anew. Which artifacts could not be read then is taken from what was recorded."""
+def unreadable_at(attempt: Attempt, material: Material) -> list[str]:
+    """Return the artifacts that could not be read at the claim, by what was recorded then: the board cannot tell it."""
     unread = {each["need"] for each in attempt.recorded if each.get("reason") == Reason.UNREADABLE_ARTIFACT}
-    ids = [
+    return [
         fact.artifact.id
         for result in material.results.values()
         for fact in result.facts
         if fact.artifact is not None and f"{result.step_id}.{fact.key}" in unread
     ]
-    return weigh(material, card, ids)
+
+
+def weighed_at(attempt: Attempt, material: Material, card: TeamCard) -> list[Weighed]:
+    """Return the gate's decisions on an attempt anew."""
+    return weigh(material, card, unreadable_at(attempt, material))
 
 
 def decisions_of(report: Report, card: TeamCard | None = None) -> tuple[Decisions, ...]:

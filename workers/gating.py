@@ -93,8 +93,9 @@ def weigh_all(step: Step, results: Mapping[str, AgentResult], versions: Mapping[
         return Weighed(offer, decide(offer, consumer, now_ms=now, rules=boundary.effective), optional, fact, shared)
 
     weighed = [decided(each) for each in offers]
-    confirmed = _confirmed_by_the_house(weighed)
-    weighed = [_with_confirmation(each, confirmed, decided) for each in weighed]
+    if not all(map(_is_of_the_house, weighed)):
+        confirmed = _confirmed_by_the_house(weighed)
+        weighed = [_with_confirmation(each, confirmed, decided) for each in weighed]
     ruling = ruling_for(step, boundary, weighed)
     return [_let_through(each, ruling) for each in weighed]
 
@@ -219,7 +220,7 @@ def _confirmed_by_the_house(weighed: list[Weighed]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for each in weighed:
         if _is_of_the_house(each) and not each.crossing.blocked:
-            found.setdefault(each.key, set()).add(each.read.fingerprint)
+            found.setdefault(each.key, set()).add(fingerprint(each.offer.packet.payload))
     return found
 
 
@@ -229,6 +230,7 @@ def _is_of_the_house(weighed: Weighed) -> bool:
 
 def _with_confirmation(weighed: Weighed, confirmed: Mapping[str, set[str]], decided: Callable[[_Offered], Weighed]) -> Weighed:
     """A value from elsewhere that an internal one says as well is put before the gate again, as confirmed."""
-    if weighed.offer.confirmed or _is_of_the_house(weighed) or weighed.read.fingerprint not in confirmed.get(weighed.key, ()):
+    says = confirmed.get(weighed.key)
+    if says is None or weighed.offer.confirmed or _is_of_the_house(weighed) or fingerprint(weighed.offer.packet.payload) not in says:
         return weighed
     return decided((replace(weighed.offer, confirmed=True), weighed.optional, weighed.fact, weighed.shared))

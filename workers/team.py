@@ -136,9 +136,10 @@ class Team:
         self.clock = clock
         self.constraints = tuple(constraints)
         self.agents = _by_name(agents, model, clock)
-        self.steps = tuple(_step(step, index) for index, step in enumerate(steps))
+        shared = _fields(fields)
+        self.steps = tuple(_writing(_step(step, index), shared) for index, step in enumerate(steps))
         self.actions = tuple(actions)
-        self.card = self._card(deadline_seconds, _fields(fields), rules or BoundaryRules(), tuple(reducers or ()))
+        self.card = self._card(deadline_seconds, shared, rules or BoundaryRules(), tuple(reducers or ()))
         check_card(self.card)
         check_actions(self.actions, self.card.fields, {name: card.tools for name, card in self.card.agents.items()})
         self.reducers = known_reducers(reducers or {}, self.card.fields.values())
@@ -258,6 +259,13 @@ def _by_name(agents: Iterable[Agent], model: Model | None, clock: Callable[[], d
                 raise InvalidTeam(f"specialist {name!r} has no model, and the team names none", path=f"agents.{name}.model")
         found[agent.name] = agent
     return found
+
+
+def _writing(step: Step, shared: Mapping[str, FieldCard]) -> Step:
+    """A step that owns or settles a field writes it, whether or not its plan says so too: then others wait for what it wants."""
+    own = (card.name for card in shared.values() if step.id in (card.owner, card.arbiter))
+    writes = tuple(dict.fromkeys((*step.writes, *own)))
+    return step if writes == step.writes else step.model_copy(update={"writes": writes})
 
 
 def _fields(cards: Iterable[FieldCard]) -> dict[str, FieldCard]:

@@ -124,11 +124,11 @@ async def test_a_step_that_runs_again_replaces_what_it_had_added(system: System)
 
 async def test_only_its_owner_sets_a_field_and_anybody_else_is_refused_by_name(system: System) -> None:
     cast = Cast({"a": _wants(("colour", SET, "red")), "b": _wants(("colour", SET, "blue")), "c": _wants(("nothing", SET, 1))})
-    plan = (step("a", writes=("colour",)), step("b", "a", needs=()), step("c", "a", needs=()))
+    plan = (step("a"), step("b", "a", needs=()), step("c", "a", needs=()), step("d", "a", reads=("colour",), needs=()))
     async with system.serve(cast.team(*plan, fields=(COLOUR,))) as runtime:
         report = await runtime.ask("Do it.")
         assert (await _field(system, report.request_id, "colour")).value == "red"
-    assert report.status == "DEGRADED"
+    assert report.status == "DEGRADED" and cast.briefs["d"][0].shared["colour"] == "red"
     assert "belongs to step 'a'" in str([gap.description for gap in report.gaps if gap.step == "b"])
     assert "declares no field 'nothing'" in str([gap.description for gap in report.gaps if gap.step == "c"])
 

@@ -11,6 +11,7 @@ from rich.tree import Tree
 
 from ops.auditing import Audit
 from ops.deciding import Decisions, answers
+from ops.metrics import FORMULAS, Formula, Measure, Metrics
 from schemas.gate import Check, Crossing, Outcome
 
 _OUTCOME_STYLE = {Outcome.PASS: "green", Outcome.REFERENCE: "green", Outcome.COMPRESS: "yellow", Outcome.BLOCK: "red"}
@@ -67,3 +68,22 @@ def audit_table(audited: Audit) -> RenderableType:
     for said in audited.unchecked:
         table.add_row(Text("unchecked", style="yellow"), "", "", Text(said))
     return table
+
+
+def metrics_table(columns: Sequence[tuple[str, Metrics]], *, title: str = "boundary") -> Table:
+    """Every metric, a column for each request or team; what cannot be computed says why."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("metric", no_wrap=True)
+    for name, metrics in columns:
+        table.add_column(f"{name} ({metrics.requests} requests)" if metrics.requests != 1 else name, overflow="fold")
+    for name, formula in FORMULAS.items():
+        table.add_row(name.replace("_", " "), *(_metric(metrics.measures[name], formula) for _, metrics in columns))
+    return table
+
+
+def _metric(measure: Measure, formula: Formula) -> Text:
+    if measure.value is None:
+        return Text(f"– ({formula.none})", style="dim")
+    if formula.unit == "%":
+        return Text(f"{measure.value:.0%} ({measure.part:g} of {measure.whole:g})")
+    return Text(f"{measure.value:,.3f}".rstrip("0").rstrip(".") + f" {formula.unit}")

@@ -168,6 +168,25 @@ def audit(request: RequestArgument, team: TeamOption = None, as_json: JsonOption
 
 
 @app.command()
+def metrics(
+    requests: Annotated[list[str] | None, typer.Argument(metavar="[REQUEST]...", help="Of these; the recent ones if left out.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only requests of the team of this name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many recent ones to look at, newest first.")] = 50,
+    input_price: Annotated[float | None, typer.Option(min=0, help="Of a million tokens in; without prices there is no cost.")] = None,
+    output_price: Annotated[float | None, typer.Option(min=0, help="Of a million tokens out.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the boundary: what crossed and was used, asked for again, stale, in conflict; tokens, cost, time, recovery."""
+    from ops.commands.boundary import metrics as run
+    from ops.metrics import Price
+
+    if (input_price is None) != (output_price is None):
+        _fail(Refused("a cost needs both prices: --input-price and --output-price", path="price"))
+    price = None if input_price is None or output_price is None else Price(input_price, output_price)
+    _run(run(_settings(quiet=True), requests or [], team=team, limit=limit, price=price, as_json=as_json))
+
+
+@app.command()
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="A request, or REQUEST@N: as it was after its event N.")],
     b: Annotated[str, typer.Argument(metavar="B", help="What to compare it with, likewise.")],

@@ -6,7 +6,7 @@ It changes nothing and needs no broker. Called by the command line, and by the c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -16,6 +16,8 @@ from ops.auditing import Audit, audit
 from ops.comparing import Comparison, compare, moment_of
 from ops.dead_letters import DeadLetter, letter_fields, letter_of
 from ops.following import LOOK_SECONDS, events_of, gone
+from ops.measuring import measure
+from ops.metrics import Metrics, Price
 from ops.records import damaged
 from ops.reporting import Report, report
 from orchestrator.desk import DeskItem, desk_of, fields_of_desk
@@ -45,6 +47,15 @@ class Listed:
     opened_at_ms: int
     now_ms: int
     session: SessionTurn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The metrics of one request."""
+
+    request_id: str
+    team: str
+    metrics: Metrics
 
 
 class Reader:
@@ -127,6 +138,29 @@ class Reader:
             NotFound: the board has no such request.
         """
         return audit(await self.show(request_id), team)
+
+    async def metrics(
+        self, request_ids: Sequence[str] = (), *, team: str | None = None, limit: int = 50, price: Price | None = None
+    ) -> list[Measured]:
+        """Return the boundary's metrics of these requests, else of the tenant's newest `limit`; of one team only where it is named.
+
+        A request that cannot be read is logged and left out, unless it was named.
+
+        Raises:
+            NotFound: the board has no such request.
+        """
+        found: list[Measured] = []
+        for request_id in request_ids or await self._board.recent(self._tenant, limit):
+            try:
+                shown = await self.show(request_id)
+            except (NotFound, Unreadable) as error:
+                if request_ids:
+                    raise
+                log.warning("request_unreadable", request=request_id, reason=str(error))
+                continue
+            if team in (None, shown.request.team):
+                found.append(Measured(request_id, shown.request.team, measure(shown, price)))
+        return found
 
     async def diff(self, a: str, b: str) -> Comparison:
         """Return what differs between two requests, each named by its id, or as `REQUEST@N`: as it was after event N.

@@ -14,16 +14,18 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from ops.boundary_tables import metrics_table
 from ops.comparing import Comparison
 from ops.dead_letters import DeadLetter
 from ops.findings import Finding
+from ops.measuring import measure
 from ops.private import PrivateRecord
 from ops.reading import Listed
 from ops.reporting import Report, StepReport
 from orchestrator.desk import DeskItem
 from schemas.codec import Json
 from schemas.requests import RequestRecord
-from schemas.results import MADE_WITH_LABEL
+from schemas.results import CROSSINGS_LABEL, MADE_WITH_LABEL
 from workers.quoting import lines_of
 
 _STATE_STYLE = {
@@ -114,7 +116,9 @@ def timeline_table(report: Report) -> Table:
         table.add_column(column)
     opened = report.events[0].at_ms
     for event in report.events:
-        details = ", ".join(f"{key}={value}" for key, value in event.labels.items() if key not in ("event", MADE_WITH_LABEL))
+        details = ", ".join(
+            f"{key}={value}" for key, value in event.labels.items() if key not in ("event", MADE_WITH_LABEL, CROSSINGS_LABEL)
+        )
         table.add_row(str(event.position), f"{(event.at_ms - opened) / 1000:.3f} s", event.labels.get("event", ""), details, event.writer)
     return table
 
@@ -131,7 +135,7 @@ def full(report: Report) -> Group:
         parts.append(facts_table(report))
     if report.briefs:
         parts.append(briefs_table(report))
-    parts += [timeline_table(report), answer_block(report)]
+    parts += [metrics_table([("this request", measure(report))]), timeline_table(report), answer_block(report)]
     return Group(*parts)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ops import boundary_tables, rendering
 from ops.commands.exits import DONE, NOT_PASSED, print_json
 from ops.commands.requests import team_at_hand
+from ops.metrics import Price, together
 from ops.reading import Reader
 from ops.settings import Settings
 from ops.wiring import board_of
@@ -25,3 +28,19 @@ async def audit(settings: Settings, request_id: str, *, team_name: str | None, a
     else:
         rendering.console().print(boundary_tables.audit_table(audited))
     return DONE if audited.passed else NOT_PASSED
+
+
+async def metrics(settings: Settings, requests: Sequence[str], *, team: str | None, limit: int, price: Price | None, as_json: bool) -> int:
+    """Print the boundary's metrics: a column for each request that is named, else for each team of the recent ones."""
+    async with board_of(settings) as board:
+        found = await Reader(board, tenant=settings.tenant).metrics(requests, team=team, limit=limit, price=price)
+    teams = {name: together(each.metrics for each in found if each.team == name) for name in dict.fromkeys(each.team for each in found)}
+    if as_json:
+        shown = [{"request_id": each.request_id, "team": each.team, **each.metrics.as_json()} for each in found]
+        print_json({"requests": shown, "teams": {name: each.as_json() for name, each in teams.items()}})
+    elif not found:
+        rendering.console().print("no requests")
+    else:
+        named = [(each.request_id, each.metrics) for each in found] if requests else list(teams.items())
+        rendering.console().print(boundary_tables.metrics_table(named))
+    return DONE

@@ -12,6 +12,7 @@ from rich.live import Live
 from ops import boundary_tables, deciding, rendering
 from ops.client import Client
 from ops.commands.exits import DONE, exit_of, print_exactly, print_json
+from ops.measuring import measure
 from ops.opening import Accepted
 from ops.private import read_private
 from ops.reading import Reader
@@ -144,7 +145,7 @@ async def show(
     if crossings:
         return _show_crossings(report, team, as_json=as_json)
     if as_json:
-        shape = report.as_json(timeline=True)
+        shape = {**report.as_json(timeline=True), "metrics": measure(report).as_json()}
         print_json({**shape, "damaged": damaged} if damaged else shape)
     else:
         rendering.console().print(rendering.full(report))

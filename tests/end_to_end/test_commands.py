@@ -103,6 +103,24 @@ def test_audit_exits_by_what_it_found(bitmall: System, answered: dict[str, Any],
     assert (unknown.code, "no request 'nobody'" in unknown.stderr) == (2, True)
 
 
+def test_metrics_are_of_named_requests_or_of_each_team_and_stand_in_show(bitmall: System, answered: dict[str, Any]) -> None:
+    request = answered["request_id"]
+    named = bitmall.json("metrics", request, "--input-price", "1", "--output-price", "2")
+    (one,) = named["requests"]
+    assert (one["request_id"], one["team"]) == (request, "bitmall")
+    assert one["tokens_per_success"]["value"] == answered["usage"]["input_tokens"] + answered["usage"]["output_tokens"]
+    assert one["cost_per_success"]["value"] == (answered["usage"]["input_tokens"] + 2 * answered["usage"]["output_tokens"]) / 1e6
+    shown = bitmall.json("show", request)["metrics"]
+    assert shown["handoff_success"] == one["handoff_success"]
+    assert shown["cost_per_success"]["why_none"].startswith("no price")
+    recent = bitmall.json("metrics", "--team", "bitmall")
+    assert recent["teams"]["bitmall"]["requests"] == len(recent["requests"]) >= 1
+    assert bitmall.json("metrics", "--team", "nobody") == {"requests": [], "teams": {}}
+    assert "context precision" in bitmall.run("metrics").stdout
+    assert bitmall.run("metrics", "--input-price", "1").code == 2
+    assert bitmall.run("metrics", "nobody").code == 2
+
+
 BAD_INPUT: dict[str, tuple[list[str], bytes, str]] = {
     "a required constraint is missing": (["submit", NO_ORDER], b"", "constraints.order_number: 订单号 is required"),
     "a constraint of another type": (["submit", REQUEST, "--constraint", "budget=much"], b"", "constraints.budget: must be integer"),

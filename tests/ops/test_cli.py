@@ -37,6 +37,7 @@ NEEDS_SERVERS = {
     "show a moment": ["show", "some-request", "--at", "3"],
     "show decisions": ["show", "some-request", "--crossings"],
     "audit": ["audit", "some-request", "--json"],
+    "metrics": ["metrics", "--json"],
     "diff": ["diff", "some-request@3", "another-request"],
     "fork": ["fork", "some-request", "--at", "iot"],
     "cancel": ["cancel", "some-request"],

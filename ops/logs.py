@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 
@@ -15,12 +15,9 @@ def configure(level: str, style: Literal["console", "json"]) -> None:
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(asctime)s [%(levelname)s] %(name)s: %(message)s")
     for driver in ("aiormq", "aio_pika"):  # tracebacks of every lost line: ours say so in one line
         logging.getLogger(driver).setLevel(logging.CRITICAL)
-    renderer: structlog.typing.Processor
-    if style == "json":
-        renderer = structlog.processors.JSONRenderer(ensure_ascii=False)
-    else:
-        # Plain tracebacks: the rich ones print local variables, and with them briefs and personas.
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
+    if style == "console":
+        renderer = console_renderer(colors=sys.stderr.isatty())
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -30,6 +27,24 @@ def configure(level: str, style: Literal["console", "json"]) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def console_renderer(*, colors: bool) -> structlog.typing.Processor:
+    """Return what writes a line for people. Without colours and errors it is written here: a worker writes one for each step."""
+    # Plain tracebacks: the rich ones print local variables, and with them briefs and personas.
+    full = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+
+    def render(logger: Any, name: str, event: structlog.typing.EventDict) -> str:
+        if colors or not _UNUSUAL.isdisjoint(event):
+            return full(logger, name, event)
+        told = " ".join(f"{key}={event[key]}" for key in sorted(event) if key not in _HEAD)
+        return f"{event.get('timestamp', '')} [{event.get('level', ''):<9}] {event.get('event', '')!s:<30} {told}".rstrip()
+
+    return render
+
+
+_HEAD = frozenset({"timestamp", "level", "event"})
+_UNUSUAL = frozenset({"exc_info", "exception", "stack", "stack_info"})

@@ -158,7 +158,6 @@ def to_wire(bell: AgentMessage) -> bytes:
         InvalidValue: it holds text that is not UTF-8.
         LimitExceeded: it is larger than a message may be.
     """
-    data = bell.model_dump(mode="json", exclude_defaults=True, exclude={"id", "type", "created_at", "trace", "schema_version"})
     event: dict[str, Any] = {
         "specversion": "1.0",
         "id": bell.id,
@@ -171,10 +170,21 @@ def to_wire(bell: AgentMessage) -> bytes:
     }
     if bell.trace:
         event["traceparent"] = bell.trace
-    event["data"] = data
+    event["data"] = _data(bell)
     body = codec.encode(event)
     within(len(body), MAX_MESSAGE_BYTES, f"message {bell.type}")
     return body
+
+
+def _data(bell: AgentMessage) -> dict[str, Any]:
+    """What is not at its default, written down here: a dump by the model's own means costs as much as the whole rest."""
+    data: dict[str, Any] = {"request_id": bell.request_id, "sender": bell.sender, "recipient": bell.recipient}
+    for name in ("step_id", "content", "epoch", "seen", "state"):
+        if value := getattr(bell, name):
+            data[name] = value
+    if bell.task is not None:
+        data["task"] = {"record": bell.task.record.model_dump(mode="json", exclude_defaults=True), "fields": bell.task.fields}
+    return data
 
 
 def from_wire(body: bytes) -> AgentMessage:

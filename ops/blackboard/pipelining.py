@@ -158,6 +158,7 @@ class Pipe:
         """Send the batch and hand out the replies; what is to be sent again stays open. Returns why."""
         refusals: set[Refusal] = set()
         loop = asyncio.get_running_loop()
+        heard = loop.time()
         async with asyncio.timeout(self._call_timeout) as limit:
             if lane.connection is None:
                 lane.connection = await self._connect()
@@ -175,7 +176,10 @@ class Pipe:
                 if not call.reply.done():
                     call.reply.set_result(reply)
                 self._open.pop(call, None)
-                limit.reschedule(loop.time() + self._call_timeout)
+                now = loop.time()
+                if now - heard > self._call_timeout / 10:  # not for each: a timer costs as much as a reply
+                    heard = now
+                    limit.reschedule(now + self._call_timeout)
             if Refusal.UNLOADED in refusals:
                 await self._load_for(batch, lane.connection)
         return refusals

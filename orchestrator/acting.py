@@ -89,7 +89,7 @@ class Actor:
         if outline is None:
             names: tuple[str, ...] = (fields.REQUEST, fields.STATUS, fields.PLAN)
             if isinstance(cause, Submitted):
-                names += (fields.CARD,)
+                names += (fields.CARD, fields.BOUNDARY)
         elif isinstance(cause, ResultCame):
             names = partial_fields(cause.step_id, outline)
         else:

@@ -176,14 +176,19 @@ def to_wire(bell: AgentMessage) -> bytes:
     return body
 
 
+_IN_DATA = {
+    name: field.is_required()
+    for name, field in AgentMessage.model_fields.items()
+    if name not in {"id", "type", "created_at", "trace", "schema_version"}
+}
+"""Field -> whether it is there also when it is empty."""
+
+
 def _data(bell: AgentMessage) -> dict[str, Any]:
-    """What is not at its default, written down here: a dump by the model's own means costs as much as the whole rest."""
-    data: dict[str, Any] = {"request_id": bell.request_id, "sender": bell.sender, "recipient": bell.recipient}
-    for name in ("step_id", "content", "epoch", "seen", "state"):
-        if value := getattr(bell, name):
-            data[name] = value
+    """What is not at its default, field by field: a dump by the model's own means costs as much as the whole rest."""
+    data = {name: value for name, always in _IN_DATA.items() if (value := getattr(bell, name)) or always}
     if bell.task is not None:
-        data["task"] = {"record": bell.task.record.model_dump(mode="json", exclude_defaults=True), "fields": bell.task.fields}
+        data["task"] = bell.task.model_dump(mode="json", exclude_defaults=True)
     return data
 
 

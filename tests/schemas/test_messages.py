@@ -68,7 +68,7 @@ MESSAGES = st.builds(
 
 
 def test_every_field_of_a_message_crosses_the_wire() -> None:
-    bell = task(content="text", epoch=2, state=StepState.FAILED, trace=TRACE, seen={"status": "1.abcdef"})
+    bell = task(content="text", about="fact", choice="approve", epoch=2, state=StepState.FAILED, trace=TRACE, seen={"status": "1.abcdef"})
     assert {*bell.model_fields_set, "schema_version"} == set(AgentMessage.model_fields), "a new field has a value here too"
     assert from_wire(to_wire(bell)) == bell
 

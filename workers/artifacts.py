@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import regex
 import structlog
 
-from schemas.artifacts import TEXT, ArtifactRef, ArtifactStore, artifact_of
+from schemas.artifacts import TEXT, ArtifactRef, ArtifactStore, artifact_of, is_artifact_id
 from schemas.errors import InvalidValue, LimitExceeded, NotPermitted, Unavailable, UnreadableArtifact
 from schemas.facts import Fact
 from schemas.limits import MAX_ARTIFACT_SUMMARY_CHARACTERS
@@ -204,11 +204,18 @@ async def by_reference(result: AgentResult, run: RunArtifacts) -> AgentResult:
         InvalidValue: a text that is no Unicode.
         Unavailable: the store is not there.
     """
+    if run.made == result.artifacts and all(_stays(fact, run) for fact in (*result.facts, *result.superseded)):
+        return result
     facts = tuple([await _by_reference(fact, run) for fact in result.facts])
     superseded = tuple([await _by_reference(fact, run) for fact in result.superseded])
-    if facts == result.facts and superseded == result.superseded and run.made == result.artifacts:
-        return result
     return result.model_copy(update={"facts": facts, "superseded": superseded, "artifacts": run.made})
+
+
+def _stays(fact: Fact, run: RunArtifacts) -> bool:
+    """Whether there is nothing to do about a fact, which is the usual case."""
+    value, source = fact.value, fact.provenance.source_ref
+    short = not isinstance(value, str) or (len(value) <= run.value_tokens and not is_artifact_id(value))
+    return short and fact.artifact is None and (source is None or len(source) <= MAX_SOURCE_CHARACTERS)
 
 
 async def _by_reference(fact: Fact, run: RunArtifacts) -> Fact:

@@ -204,6 +204,7 @@ class System:
             "rabbitmq_url": self.rabbitmq_url,
             "key_prefix": self.key_prefix,
             "topology_prefix": self.topology_prefix,
+            "artifacts_url": os.environ.get("BRIEFLINE_ARTIFACTS_URL") or "memory:",  # never a folder of the person's who runs tests
             "log_format": "json",
             **self.settings,
             **settings,

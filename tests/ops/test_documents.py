@@ -105,6 +105,14 @@ def test_the_first_program_is_refused_without_its_rule_as_the_readme_says(tmp_pa
     assert "no rule of agent 'counter' produces fact 'pieces'" in done.stderr.splitlines()[-1]
 
 
+def test_the_program_on_artifacts_prints_what_its_page_says(tmp_path: Path) -> None:
+    blocks = BLOCK.findall(_text(ROOT / "docs" / "boundary.md").partition("## Artifacts\n")[2])
+    program = next(body for language, body in blocks if language == "python")
+    shown = next(body for language, body in blocks if language == "text")
+    (tmp_path / "trip.py").write_text(program, encoding="utf-8")
+    assert _run(sys.executable, "trip.py", cwd=tmp_path, PYTHONPATH=str(ROOT)) == shown
+
+
 def test_the_demo_prints_what_the_readme_shows() -> None:
     _assert_excerpt(_excerpts()[0], _demo())
 

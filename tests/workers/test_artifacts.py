@@ -105,7 +105,7 @@ async def test_a_value_that_was_replaced_is_kept_by_reference_too() -> None:
 
 async def test_without_a_store_a_value_stays_as_it_is() -> None:
     result = _result(LONG)
-    assert await by_reference(result, RunArtifacts()) is result
+    assert await by_reference(result, RunArtifacts()) == result
 
 
 async def test_the_name_of_a_source_is_cut_and_is_no_way_around_the_limit() -> None:

@@ -47,6 +47,7 @@ def environment(redis_url: str, rabbitmq_url: str, key_prefix: str, topology_pre
         "rabbitmq_url": rabbitmq_url,
         "key_prefix": key_prefix,
         "topology_prefix": topology_prefix,
+        "artifacts_url": "memory:",
         "team": "tests.crash.teams:quick",  # the one agent of all of them
         "log_format": "json",
         **more,

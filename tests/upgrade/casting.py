@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from schemas.errors import AgentFailed
 from schemas.plans import Step
+from schemas.shared import FieldCard, FieldChange, Operation
 from tests.system.cast import Cast, fails, step, told
 from workers.agents.agent import AgentBrief
 from workers.team import Constraint, Team
@@ -43,3 +45,16 @@ def stage() -> Team:
 def stuck(code: str = "NO_STOCK") -> Team:
     """A team whose one step fails."""
     return Cast({"a": fails(code)}).team(step("a"))
+
+
+async def _adds(brief: AgentBrief) -> Any:
+    await asyncio.sleep(0.3)  # so that the rules change while it runs
+    spent = FieldChange(field="spent", operation=Operation.ADD, value=40, source="价目表", reason="门票")
+    return told(brief).model_copy(update={"changes": (spent,)})
+
+
+def bounded() -> Team:
+    """A team with a shared field, whose last step asks a person first."""
+    spent = FieldCard(name="spent", label="已花费", type="integer", unit="元", reducer="sum", carry=True)
+    last = step("b", "a", needs=["a.finding"], reads=["spent"], may="commit", irreversible=True)
+    return Cast({"a": _adds}).team(step("a", writes=["spent"]), last, fields=[spent])

@@ -31,6 +31,8 @@ from workers.teams.bitmall.team import make_team
 
 MESSAGES = files("messages")
 REQUESTS = files("requests")
+SESSIONS = files("sessions")
+"""Their records stand beside the requests, under ids of their own."""
 
 
 def named(path: Path) -> str:
@@ -56,7 +58,8 @@ def test_the_present_version_and_all_before_it_have_files() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_versions_files_show_every_kind_of_message_and_of_record(version: str) -> None:
     kinds = {from_wire(path.read_bytes()).type for path in files("messages", version)}
-    names = {name for path in files("requests", version) for event in events_in(path) for name in event.put}
+    written = (*files("requests", version), *files("sessions", version))
+    names = {name for path in written for event in events_in(path) for name in event.put}
     records = {record_of(name) for name in names}
     first = set(MessageType) if version == SCHEMA_VERSION else kinds
     assert kinds == first and (records == set(RECORDS.values()) or version != SCHEMA_VERSION)
@@ -77,7 +80,7 @@ def test_a_message_is_read_without_loss_and_means_the_same(path: Path) -> None:
         assert cause is not None and cause.message_id == written["id"]
 
 
-@pytest.mark.parametrize("path", REQUESTS, ids=named)
+@pytest.mark.parametrize("path", [*REQUESTS, *SESSIONS], ids=named)
 def test_every_field_is_read_without_loss(path: Path) -> None:
     for event in events_in(path):
         for name, (_, value) in event.put.items():

@@ -48,16 +48,26 @@ def without_what_is_newer(value: Any) -> Any:
             return value
 
 
+MAPPINGS = ("reads",)
+
+
 def with_what_we_do_not_know(value: Any) -> Any:
     """What a version writes that has fields of its own, at every depth."""
     match value:
         case dict():
-            known = {name: with_what_we_do_not_know(each) for name, each in value.items()}
+            known = {name: _inside(name, each) for name, each in value.items()}
             return {"schema_hint": ["1.9", None], **known, "priority": {"of": 7}}
         case list():
             return [with_what_we_do_not_know(each) for each in value]
         case _:
             return value
+
+
+def _inside(name: str, value: Any) -> Any:
+    """A mapping's keys are data, and no fields that a newer version could add to."""
+    if name in MAPPINGS:
+        return {key: with_what_we_do_not_know(each) for key, each in value.items()}
+    return with_what_we_do_not_know(value)
 
 
 class OtherBoard:

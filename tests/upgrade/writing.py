@@ -20,16 +20,19 @@ from ops.blackboard.redis import RedisBlackboard
 from ops.broker.memory import MemoryBroker
 from ops.embedded import Runtime, serving
 from schemas.blackboard import Blackboard
+from schemas.gate import BoundaryRules
 from schemas.messages import SCHEMA_VERSION, to_wire
+from schemas.requests import session_id
 from tests.system.cast import Cast, Gate, step
 from tests.system.watched import WatchedBroker
-from tests.upgrade.casting import stage, stuck
+from tests.upgrade.casting import bounded, stage, stuck
 from tests.upgrade.recorded import FIXTURES, came_to, line_of
 from workers.team import Team
 from workers.teams.bitmall.demo import REQUEST
 from workers.teams.bitmall.team import make_team
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+SESSION = "一次对话"
 EACH_KIND = 3
 """How many messages of a kind are kept."""
 
@@ -70,12 +73,25 @@ async def late(runtime: Runtime) -> str:
     return (await runtime.ask("Please.", deadline_seconds=0.6)).request_id
 
 
+async def withdrawn(runtime: Runtime) -> str:
+    """A request with a shared field, whose last step asked a person, under rules that changed, and of which a value was withdrawn."""
+    accepted = await runtime.submit(runtime.team, "请看一下", session=SESSION)
+    await runtime.set_rules(accepted.request_id, BoundaryRules(named="严格"))
+    await runtime.wait(accepted.request_id)
+    await runtime.decide(accepted.request_id, "step:b", "approve", "看过了")
+    await runtime.wait(accepted.request_id)
+    await runtime.retract(accepted.request_id, "a.finding", "查错了", recheck=True)
+    await runtime.wait(accepted.request_id)
+    return accepted.request_id
+
+
 RUNS: dict[str, tuple[Callable[[], Team], Callable[[Runtime], Awaitable[str]]]] = {
     "bitmall": (make_team, asked),
     "bitmall-stuck": (lambda: make_team(scenario="product-stuck"), asked),
     "stage": (stage, staged),
     "replayed-and-dropped": (stuck, replayed),
     "cancelled": (lambda: Cast({"a": Gate()}).team(step("a"), step("b", "a")), cancelled),
+    "withdrawn": (bounded, withdrawn),
     "past-its-deadline": (lambda: Cast({"a": Gate()}).team(step("a"), step("b", "a")), late),
 }
 
@@ -83,7 +99,7 @@ RUNS: dict[str, tuple[Callable[[], Team], Callable[[Runtime], Awaitable[str]]]] 
 async def write(redis_url: str) -> None:
     """Run everything, and keep it below the present version's folder."""
     folder = FIXTURES / SCHEMA_VERSION
-    for kind in ("messages", "requests", "reports", "redis"):
+    for kind in ("messages", "requests", "reports", "sessions", "redis"):
         (folder / kind).mkdir(parents=True, exist_ok=True)
     kinds: Counter[str] = Counter()
     for name, (team, play) in RUNS.items():
@@ -91,6 +107,8 @@ async def write(redis_url: str) -> None:
             request_id, broker = await _run(memory, team(), play)
             events = await memory.events(request_id)
             (folder / "requests" / f"{name}.jsonl").write_bytes(b"\n".join(map(line_of, events)) + b"\n")
+            if turns := await memory.events(session_id("default", SESSION)):
+                (folder / "sessions" / f"{name}.jsonl").write_bytes(b"\n".join(map(line_of, turns)) + b"\n")
             report = await Runtime(memory, broker, team()).show(request_id)
             (folder / "reports" / f"{name}.json").write_bytes(orjson.dumps(came_to(report), option=orjson.OPT_INDENT_2) + b"\n")
         for _, bell in broker.published:

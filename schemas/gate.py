@@ -286,7 +286,7 @@ def _use(packet: Packet, consumer: Consumer) -> Check:
     forbidden = [use for use in consumer.uses if use in control.forbidden_use]
     if forbidden:
         return Check(name="use", value=f"{forbidden[0]} is forbidden", passed=False, reason=Reason.NO_PERMISSION)
-    beyond = [use for use in consumer.uses if control.allowed_use and use not in control.allowed_use]
+    beyond = [use for use in consumer.uses or ("a step that names no use",) if control.allowed_use and use not in control.allowed_use]
     if beyond:
         allowed = ", ".join(control.allowed_use)
         return Check(name="use", value=f"{beyond[0]} is not among: {allowed}", passed=False, reason=Reason.NO_PERMISSION)

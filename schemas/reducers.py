@@ -6,6 +6,7 @@ reducer is held to the same by `check_reducer`, when the team is loaded and in i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -36,8 +37,8 @@ def _union(claims: Sequence[Claim]) -> Any:
 
 
 def _sum(claims: Sequence[Claim]) -> Any:
-    total = sum(_values(claims))
-    return total if not isinstance(total, float) else round(total, 9)
+    values = _values(claims)
+    return round(math.fsum(values), 9) if any(isinstance(each, float) for each in values) else sum(values)
 
 
 def _max(claims: Sequence[Claim]) -> Any:

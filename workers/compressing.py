@@ -45,14 +45,19 @@ def compress(text: str, known: Iterable[str], *, max_tokens: int | None = None, 
     kept: list[str] = []
     unconfirmed: list[str] = []
     cut = 0
+    dropped = False
     for sentence in sentences_of(text):
+        if dropped and kept and kept[-1][-1].isascii() and not sentence[0].isspace():
+            sentence = f" {sentence}"  # the space between the two went with what stood there
         strange = [figure for figure in _FIGURE.findall(sentence) if _plain(figure) not in figures]
         if strange:
             unconfirmed += strange
+            dropped = True
         elif cut or not _fits("".join((*kept, sentence)).strip(), max_tokens, max_characters):
             cut += 1
         else:
             kept.append(sentence)
+            dropped = False
     return Compressed("".join(kept).strip(), tuple(dict.fromkeys(unconfirmed)), cut)
 
 

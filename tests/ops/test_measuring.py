@@ -83,6 +83,11 @@ class TestPrecisionAndRecall:
         shown = await run(step("a"), step("b", "a"), step("c", "a", needs=()), b=says("7", finding=7), c=says("", finding=8))
         assert of(shown, "context_recall") == Measure(1, 1)
 
+    async def test_a_fact_that_two_steps_had_and_the_brief_carried_once_was_not_asked_for_again(self) -> None:
+        steps = step("a"), step("x"), step("b", "a", "x", needs=("a.finding",))
+        shown = await run(*steps, b=says("7", finding=7))
+        assert of(shown, "context_recall") == Measure(1, 1)
+
     async def test_a_need_that_nobody_supplied_lowers_recall(self) -> None:
         shown = await run(step("a"), step("b", "a", needs=("a.size",)))
         assert of(shown, "context_recall") == Measure(0, 1)

@@ -190,6 +190,17 @@ class TestTransitions:
                 goes("draft", "sent", approval=wrong)
         assert conditions_of(LETTER) == {"approval"}
 
+    def test_one_of_several_ways_whose_condition_holds_is_enough(self) -> None:
+        ways = (
+            Transition(target="sent", by=("a",), when={"approval": "granted"}),
+            Transition(target="sent", by=("a",), when={"urgent": True}),
+        )
+        card = FieldCard(name="letter", owner="a", transitions=ways)
+        goes(None, "sent", card=card, urgent=True)
+        goes(None, "sent", card=card, approval="granted")
+        with pytest.raises(IllegalTransition, match="yet: approval is not 'granted'"):
+            goes(None, "sent", card=card, urgent=False)
+
     def test_a_state_that_stays_is_no_transition_unless_it_is_final(self) -> None:
         goes("draft", "draft", "b")
         assert LETTER.terminal == {"closed"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 import orjson
@@ -119,6 +121,26 @@ def first_problem(error: ValidationError) -> str:
     path = ".".join(str(part) for part in detail["loc"])[:_LONGEST_PATH]
     told = _PLAIN.get(detail["type"], str(detail["msg"]))
     return f"{path}: {told}" if path else told
+
+
+def deep_frozen(value: Any) -> Any:
+    """Return a JSON value that nobody can change in place: objects as read-only mappings, lists as tuples, all the way down."""
+    match value:
+        case Mapping():
+            return MappingProxyType({key: deep_frozen(each) for key, each in value.items()})
+        case list() | tuple():
+            return tuple(deep_frozen(each) for each in value)
+    return value
+
+
+def thawed(value: Any) -> Any:
+    """Return a frozen JSON value as dicts and lists of its own, as it is written and sent."""
+    match value:
+        case Mapping():
+            return {key: thawed(each) for key, each in value.items()}
+        case list() | tuple():
+            return [thawed(each) for each in value]
+    return value
 
 
 def validated(cls: type[FrozenModel], data: Any) -> FrozenModel:

@@ -13,10 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
+from schemas.codec import encode
 from schemas.errors import IllegalTransition, InvalidValue, NotPermitted
 from schemas.facts import Sensitivity
 from schemas.frozen import Frozen, Name, Scalar
-from schemas.packets import Evidence, Payload
+from schemas.packets import Evidence, Payload, fingerprint
 
 SCALAR_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 """Name of a scalar type -> what its values are in Python; a boolean is no number."""
@@ -290,6 +291,31 @@ def check_change(cards: Mapping[str, FieldCard], change: FieldChange, step: str,
 
 def _may_add(card: FieldCard, writes: tuple[str, ...]) -> str:
     return "add to it only" if card.name in writes else f"not add to it, since its plan does not say writes=({card.name!r},)"
+
+
+def check_protected(card: FieldCard, change: FieldChange, told: Payload | None) -> None:
+    """Refuse to change silently what a user was told: `told` is the content that was said last, None where nothing was.
+
+    Where the field has a state machine, that says what may follow what was said.
+
+    Raises:
+        NotPermitted: the field did not stand in the writer's brief, or the draft says something else; then with both texts.
+    """
+    if not card.protected or change.operation not in (Operation.SET, Operation.ADD, Operation.TAKE_UP):
+        return
+    if change.seen is None:
+        raise NotPermitted(
+            f"field {card.name!r} says what a user was told; who writes it must have read its present version", path=card.name
+        )
+    if card.transitions or told is None or change.operation is not Operation.SET:
+        return
+    if fingerprint(change.value) != fingerprint(told):
+        both = f"told: {_text(told)!r}; draft: {_text(change.value)!r}"
+        raise NotPermitted(f"field {card.name!r} would differ from what the user was told ({both})", path=card.name)
+
+
+def _text(value: Payload) -> str:
+    return value if isinstance(value, str) else encode(value).decode()
 
 
 def check_transition(card: FieldCard, before: FieldRecord | None, value: Any, by: str, others: Mapping[str, FieldRecord]) -> None:

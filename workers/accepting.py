@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+
 from schemas import fields
 from schemas.errors import InvalidValue
 from schemas.limits import MAX_VALUE_BYTES
 from schemas.plans import Step
 from schemas.requests import StepRecord, StepState
 from schemas.results import AgentResult, Failure, FailureCode, MadeWith, ResultStatus, Termination
-from workers.agents.agent import TERMINATION_CODES
+from workers.agents.actions import Action
+from workers.agents.agent import TERMINATION_CODES, AgentBrief
+from workers.changes import changes
+from workers.evidence import grounds_of
+from workers.judgements import judgements
 
 MAX_CODE_CHARACTERS = 64
 MAX_DESCRIPTION_CHARACTERS = 2_000
@@ -27,23 +34,42 @@ def _unicode(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def accept(result: object, step: Step, made_with: MadeWith) -> tuple[AgentResult | None, Failure | None]:
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a result is held against: the brief that it answers, and whatever says what is allowed."""
+
+    brief: AgentBrief
+    made_with: MadeWith
+    request_id: str
+    epoch: int
+    now: datetime
+    """By the team's clock."""
+    actions: tuple[Action, ...] = ()
+    """The team's."""
+
+
+def accept(result: object, terms: Terms) -> tuple[AgentResult | None, Failure | None]:
     """Return the result as it is to be kept, and the failure if the step is FAILED.
 
-    FAILED is a result that is none, is signed with another name, did not end in an answer, lacks an expected fact, has a
-    fact that names another step, is too large, or cannot be stored. Where nothing can be kept the result is None.
+    FAILED is a result that is none, is signed with another name, did not end in an answer, lacks an expected fact or a required
+    judgement, has a fact that names another step, a judgement that the step does not declare or a change that a shared field
+    does not take, is too large, or cannot be stored. Where nothing can be kept the result is None.
     """
+    step, made_with = terms.brief.step, terms.made_with
     if not isinstance(result, AgentResult):
         return None, Failure(code=FailureCode.BAD_RESULT, description=f"the agent returned {type(result).__name__}, not a result")
     if result.agent != step.agent or result.step_id != step.id:
         description = f"the result is signed by {result.agent!r} for step {result.step_id!r}, not by {step.agent!r} for {step.id!r}"
         return None, Failure(code=FailureCode.WRONG_SIGNATURE, description=description)
-    failure = _failure(result, step)
     kept = result.model_copy(update={"made_with": made_with})
+    failure = _failure(result, step)
+    if failure is None:
+        kept, failure = _with_what_it_says(kept, terms)
     if not step.may_plan and kept.steps:
         kept = kept.model_copy(update={"steps": ()})
     if failure is not None:
-        kept = kept.model_copy(update={"status": ResultStatus.FAILED, "failure": failure, "steps": ()})
+        emptied = {"steps": (), "packets": (), "changes": ()}
+        kept = kept.model_copy(update={"status": ResultStatus.FAILED, "failure": failure, **emptied})
     try:
         size = len(kept.to_json())
     except InvalidValue as error:
@@ -52,6 +78,20 @@ def accept(result: object, step: Step, made_with: MadeWith) -> tuple[AgentResult
         description = f"the result has {size:,} bytes, the limit is {MAX_VALUE_BYTES:,}"
         return None, Failure(code=FailureCode.BAD_RESULT, description=description)
     return kept, failure
+
+
+def _with_what_it_says(result: AgentResult, terms: Terms) -> tuple[AgentResult, Failure | None]:
+    """Hold judgements and changes against step and fields, and complete them."""
+    if not (result.packets or result.changes or terms.brief.step.outputs):
+        return result, None
+    grounds = grounds_of(terms.brief, result)
+    said = judgements(result, grounds, terms.made_with, request_id=terms.request_id, epoch=terms.epoch, now=terms.now)
+    if isinstance(said, Failure):
+        return result, said
+    wanted = changes(result, grounds, terms.actions, now=terms.now)
+    if isinstance(wanted, Failure):
+        return result, wanted
+    return result.model_copy(update={"packets": said, "changes": wanted}), None
 
 
 def _failure(result: AgentResult, step: Step) -> Failure | None:
@@ -66,7 +106,8 @@ def _failure(result: AgentResult, step: Step) -> Failure | None:
         if fact.provenance.step != step.id:
             description = f"fact {fact.key!r} says that step {fact.provenance.step!r} observed it"
             return Failure(code=FailureCode.BAD_RESULT, description=description)
-    missing = [key for key in step.expects if key not in {fact.key for fact in result.facts}]
+    brought = {fact.key for fact in result.facts} | {packet.key for packet in result.packets}
+    missing = [key for key in step.expects if key not in brought]
     if missing:
         return Failure(code=FailureCode.MISSING_OUTPUT, description=f"expected facts are missing: {', '.join(missing)}{faults_of(result)}")
     return None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import astuple, dataclass, field
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -35,6 +35,14 @@ class FactRule:
     keep: Keep = "last"
     unit: str | None = None
     sensitivity: Sensitivity = Sensitivity.INTERNAL
+    basis: str | None = None
+    """What the value counts: per night, with tax, of last month."""
+    ttl_seconds: float | None = None
+    """How long it holds after it was looked up."""
+    confidence: float = 1.0
+    allowed_use: tuple[str, ...] = ()
+    """Empty: any use that is not forbidden."""
+    forbidden_use: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,11 @@ class FactRules:
                 raise InvalidTeam("a rule names a tool, a dotted path and a key", path=f"rules.{index}")
             if any(rule.key == other.key for other in self.rules[:index]):
                 raise InvalidTeam(f"fact {rule.key!r} has two rules", path=f"rules.{index}.key")
-        rows = [[rule.tool, rule.path, rule.key, rule.keep, rule.unit, rule.sensitivity.value] for rule in self.rules]
+            if not 0 <= rule.confidence <= 1:
+                raise InvalidTeam("a confidence is between 0 and 1", path=f"rules.{index}.confidence")
+            if rule.ttl_seconds is not None and rule.ttl_seconds <= 0:
+                raise InvalidTeam("a fact holds for longer than 0 seconds", path=f"rules.{index}.ttl_seconds")
+        rows = [list(astuple(rule)) for rule in self.rules]
         object.__setattr__(self, "version", digest(rows) if rows else "")
 
     @classmethod
@@ -144,7 +156,18 @@ def _fact(
         rules_version=version,
         **({} if tool is None else {"zone": tool.zone}),
     )
-    return Fact(key=rule.key, value=value, provenance=provenance, unit=rule.unit, sensitivity=rule.sensitivity)
+    return Fact(
+        key=rule.key,
+        value=value,
+        provenance=provenance,
+        confidence=rule.confidence,
+        unit=rule.unit,
+        basis=rule.basis,
+        expires_at=None if rule.ttl_seconds is None or now is None else now + timedelta(seconds=rule.ttl_seconds),
+        sensitivity=rule.sensitivity,
+        allowed_use=rule.allowed_use,
+        forbidden_use=rule.forbidden_use,
+    )
 
 
 def _choose(rules: Sequence[FactRule], found: Mapping[str, Sequence[Fact]]) -> ExtractedFacts | Failure:

@@ -72,6 +72,12 @@ class Phrases:
     contradiction: str
     """Description of the tool by which a model says that its task contradicts itself."""
     contradiction_reason: str
+    conclude: str
+    """Description of the tool that gives a judgement; takes `what` and `kind`."""
+    must_conclude: str
+    """Of a judgement that is required."""
+    judgement_parameters: tuple[str, str, str]
+    """What a model reads of the parameters `confidence`, `evidence` and `reason`."""
 
 
 ZH = Phrases(
@@ -138,6 +144,13 @@ ZH = Phrases(
     same_return="与第 {round} 轮的返回完全相同，不再重复。",
     contradiction="任务本身或给出的事实互相矛盾、无法完成时，用它说明原因并结束。",
     contradiction_reason="矛盾在哪里，一两句话。",
+    conclude="给出你的{kind}：{what}",
+    must_conclude="必须给出，才算完成。",
+    judgement_parameters=(
+        "把握有多大，0 到 1。",
+        "依据：已确认事实、判断或当前状态的名称，或资料编号，可带位置（art_…#r12,r18）。",
+        "理由，一两句话。",
+    ),
 )
 
 EN = Phrases(
@@ -210,4 +223,11 @@ EN = Phrases(
     same_return="Identical to the return of round {round}; not repeated.",
     contradiction="When the task or the given facts contradict each other so that it cannot be done, say why with this and stop.",
     contradiction_reason="Where the contradiction lies, in a sentence or two.",
+    conclude="Give your {kind}: {what}",
+    must_conclude="Without it the task is not done.",
+    judgement_parameters=(
+        "How certain you are, from 0 to 1.",
+        "What it rests on: names of confirmed facts, judgements or present state, or ids of material, with places in it (art_...#r12,r18).",
+        "Why, in a sentence or two.",
+    ),
 )

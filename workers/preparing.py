@@ -12,14 +12,16 @@ from schemas.blackboard import ABSENT, Blackboard, Snapshot, Stored
 from schemas.boundary import NO_BOUNDARY, BoundaryRecord
 from schemas.errors import ProtocolViolation
 from schemas.facts import Sensitivity
+from schemas.frozen import deep_frozen
 from schemas.plans import Step, inputs_of, needs_of
 from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord
 from schemas.results import AgentResult
 from schemas.shared import FieldRecord
 from schemas.teams import TeamCard
+from workers.agents.actions import actions_of
 from workers.agents.agent import AgentBrief
-from workers.briefing import NoBrief, build_brief
-from workers.gating import Boundary, Weighed, weigh_all
+from workers.briefing import BuiltBrief, NoBrief, build_brief
+from workers.gating import SHARED_STEP, Boundary, Weighed, weigh_all
 from workers.team import Team
 
 
@@ -132,13 +134,24 @@ def brief_of(material: Material, *, attempt: int, team: Team, unreadable: Collec
         step=material.step,
         constraints={each.name: each.value for each in material.constraints},
         facts=built.facts,
-        packets=built.packets,
-        shared=built.shared,
+        packets={name: each.model_copy(update={"payload": deep_frozen(each.payload)}) for name, each in built.packets.items()},
+        shared=deep_frozen(built.shared),
+        empty=_empty(material, built),
+        told=deep_frozen({name: each.communicated[-1].content for name, each in material.shared.items() if each.communicated}),
+        cards=team.card.fields,
+        actions=actions_of(material.step, team.actions, team.card.fields),
         crossings=built.crossings,
         reads=built.reads,
         attempt=attempt,
         phrases=team.phrases,
     )
+
+
+def _empty(material: Material, built: BuiltBrief) -> dict[str, str]:
+    """The shared fields that the step reads and that have no value, with their versions; one that the gate stopped has."""
+    offered = {fields.shared(each.need.partition(".")[2]) for each in built.crossings if each.need.startswith(f"{SHARED_STEP}.")}
+    unset = [name for name in material.step.reads if fields.shared(name) not in offered]
+    return {name: material.versions.get(fields.shared(name), ABSENT) for name in unset}
 
 
 def weigh(material: Material, card: TeamCard, unreadable: Collection[str] = ()) -> list[Weighed]:

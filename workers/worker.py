@@ -260,7 +260,7 @@ class Worker:
             return await self._write(hold, recording.handed_back(hold.record), None, "step_regated", {})
         match ran:
             case Returned():
-                kept, failure = accepting.accept(ran.result, brief.step, made_with)
+                kept, failure = accepting.accept(ran.result, self._terms(hold, brief, made_with))
                 refused = accepting.refused_steps(ran.result, brief.step)
                 if failure is not None and failure.retryable:
                     return await self._retry(hold, failure)
@@ -336,6 +336,9 @@ class Worker:
                 return await unreadable_among(self._artifacts, refs)
             except Unavailable as error:
                 raise _StoreAway(f"the artifact store: {error}") from error
+
+    def _terms(self, hold: Hold, brief: AgentBrief, made_with: MadeWith) -> accepting.Terms:
+        return accepting.Terms(brief, made_with, hold.request_id, hold.record.epoch, self._team.clock(), self._team.actions)
 
     def _run_artifacts(self, brief: AgentBrief) -> RunArtifacts:
         given = [fact.artifact for fact in brief.facts.values() if fact.artifact is not None]

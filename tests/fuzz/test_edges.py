@@ -44,7 +44,7 @@ from schemas.results import AgentResult, Failure, MadeWith, ResultStatus
 from tests.fuzz.strategies import JSON, JUNK, TEXT, UNICODE, damaged
 from tests.system.cast import Cast, fact, step
 from tests.workers.agents.runs import asks, brief_of, run
-from workers.accepting import accept
+from workers.accepting import Terms, accept
 from workers.agents.tools import Tool, ToolObservation
 from workers.facts import ExtractedFacts, FactRules, value_at
 from workers.team import Constraint
@@ -189,7 +189,7 @@ def test_whatever_a_tool_returns_the_run_ends_in_a_result_that_can_be_kept(retur
 
     brief = brief_of()
     result = asyncio.run(run(Tool("look", look), model=asks("look"), brief=brief, rules=FactRules.of(("look", "a", "k"))))
-    kept, _ = accept(result, brief.step, MADE_WITH)
+    kept, _ = accept(result, Terms(brief, MADE_WITH, "r", 0, datetime.now(UTC)))
     assert kept is not None and AgentResult.from_json(kept.to_json()) == kept
 
 

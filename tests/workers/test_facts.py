@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
 from schemas.errors import InvalidTeam
-from schemas.facts import Zone
+from schemas.facts import Sensitivity, Zone
 from schemas.results import Failure, FailureCode
 from workers.agents.tools import Tool, ToolObservation
 from workers.facts import ExtractedFacts, FactRule, FactRules, value_at
@@ -174,3 +175,38 @@ def test_a_rule_for_a_tool_that_is_not_there_is_refused() -> None:
 
 def test_without_a_declared_output_any_path_is_taken() -> None:
     FactRules.of(("look", "what.ever.0", "k")).check({"look": Tool("look", nothing)})
+
+
+def test_a_rule_says_what_a_value_counts_how_long_it_holds_and_what_it_may_be_used_for() -> None:
+    rule = FactRule(
+        "look",
+        "n",
+        "n",
+        unit="CNY",
+        basis="per night",
+        ttl_seconds=90,
+        confidence=0.7,
+        sensitivity=Sensitivity.RESTRICTED,
+        allowed_use=("quote",),
+        forbidden_use=("train",),
+    )
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    found = FactRules.of(rule).extract([observed({"n": 1})], step="s", tools={}, now=lambda: now)
+    assert isinstance(found, ExtractedFacts)
+    (fact,) = found.facts
+    assert (fact.basis, fact.confidence, fact.expires_at) == ("per night", 0.7, now + timedelta(seconds=90))
+    assert (fact.sensitivity, fact.allowed_use, fact.forbidden_use) == (Sensitivity.RESTRICTED, ("quote",), ("train",))
+    assert FactRules.of(rule).version != FactRules.of(replace(rule, ttl_seconds=91)).version
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        (FactRule("look", "n", "n", confidence=1.5), "rules.0.confidence"),
+        (FactRule("look", "n", "n", ttl_seconds=0), "rules.0.ttl_seconds"),
+    ],
+)
+def test_a_rule_with_an_impossible_confidence_or_time_is_refused_by_path(wrong: FactRule, path: str) -> None:
+    with pytest.raises(InvalidTeam) as refused:
+        FactRules.of(wrong)
+    assert refused.value.path == path

@@ -16,7 +16,7 @@ from schemas.codec import digest
 from schemas.errors import InvalidTeam
 from schemas.plans import Step
 from schemas.shared import FieldCard, Operation
-from workers.agents.tools import CONTRADICTION_TOOL, Tool
+from workers.agents.tools import CONTRADICTION_TOOL, READ_TOOL, Tool
 
 CONCLUDE = "conclude_"
 """What the names of the tools begin with by which a model gives a step's outputs."""
@@ -107,7 +107,7 @@ def check_actions(actions: Iterable[Action], cards: Mapping[str, FieldCard], too
     for action in actions:
         path = f"actions.{action.name}"
         taken = [agent for agent, names in tools.items() if action.name in names]
-        if action.name in seen or taken or action.name == CONTRADICTION_TOOL or action.name.startswith(CONCLUDE):
+        if action.name in seen or taken or action.name in (CONTRADICTION_TOOL, READ_TOOL) or action.name.startswith(CONCLUDE):
             raise InvalidTeam(f"the name is taken{f' by a tool of agent {taken[0]!r}' if taken else ''}", path=f"{path}.name")
         seen.add(action.name)
         card = cards.get(action.field)

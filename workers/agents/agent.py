@@ -19,6 +19,8 @@ from schemas.gate import Crossing
 from schemas.packets import Packet, Payload
 from schemas.plans import Step
 from schemas.results import AgentResult, Failure, FailureCode, ReadOf, ResultStatus, Termination, Usage
+from schemas.shared import FieldCard
+from workers.agents.actions import Action
 from workers.artifacts import NO_ARTIFACTS, RunArtifacts
 from workers.phrases import EN, Phrases
 from workers.transcripts import Transcript
@@ -38,7 +40,15 @@ class AgentBrief:
     packets: Mapping[str, Packet] = field(default_factory=dict)
     """`step.key` -> judgement of another step."""
     shared: Mapping[str, Payload] = field(default_factory=dict)
-    """Shared field -> its value, which no agent can change in place: reading it again gives a copy."""
+    """Shared field -> its value, frozen all the way down: mappings and tuples (`schemas.frozen.thawed` gives a copy to change)."""
+    empty: Mapping[str, str] = field(default_factory=dict)
+    """Shared field that the step reads and that has no value yet -> its version."""
+    told: Mapping[str, Payload] = field(default_factory=dict)
+    """Shared field -> what a user was told last of it."""
+    cards: Mapping[str, FieldCard] = field(default_factory=dict)
+    """The team's shared fields, as they are declared."""
+    actions: tuple[Action, ...] = ()
+    """What this step may do to them."""
     crossings: tuple[Crossing, ...] = ()
     """What the gate decided of all that was offered."""
     reads: Mapping[str, ReadOf] = field(default_factory=dict)

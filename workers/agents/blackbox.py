@@ -14,6 +14,7 @@ from typing import Any
 from schemas.agents import AgentCard
 from schemas.codec import digest
 from schemas.errors import AgentFailed, InvalidTeam
+from schemas.facts import Sensitivity
 from schemas.limits import MAX_SUMMARY_CHARACTERS
 from schemas.results import AgentResult, FailureCode, ResultStatus
 from workers.agents.agent import AgentBrief, AgentVersions
@@ -25,13 +26,15 @@ class BlackBox:
     """An agent made of `function(brief) -> AgentResult | str`, or of an object whose method `run` is that.
 
     A text that comes back is the answer, COMPLETED. A plain function runs in a thread, never on the loop. `facts` are the keys
-    that the function may return; without them a plan that needs facts of this agent is refused.
+    that the function may return; without them a plan that needs facts of this agent is refused. Judgements and changes it
+    returns in `AgentResult.packets` and `changes`; they are held against its step's outputs and the team's fields.
     """
 
     name: str
     function: Any
     facts: tuple[str, ...] = ()
     description: str = ""
+    clearance: Sensitivity = Sensitivity.INTERNAL
 
     def __post_init__(self) -> None:
         if not callable(self._callable):
@@ -50,7 +53,8 @@ class BlackBox:
             name=self.name,
             description=self.description,
             facts=dict.fromkeys(self.facts, ()),
-            version=digest([self.name, self.description, list(self.facts)]),
+            clearance=self.clearance,
+            version=digest([self.name, self.description, list(self.facts), self.clearance.value]),
         )
 
     @property

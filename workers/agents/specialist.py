@@ -19,12 +19,17 @@ import structlog
 from schemas.agents import AgentCard
 from schemas.codec import digest
 from schemas.errors import AgentFailed, InvalidTeam
+from schemas.facts import Sensitivity
 from schemas.limits import MAX_SUMMARY_CHARACTERS
 from schemas.results import AgentResult, Failure, FailureCode, ResultStatus, Termination
+from workers.agents.acting import Acted
+from workers.agents.actions import CONCLUDE
 from workers.agents.agent import TERMINATION_CODES, AgentBrief, AgentVersions, failed
+from workers.agents.concluding import Concluded
 from workers.agents.limits import LoopLimits
 from workers.agents.models import Model
 from workers.agents.tools import CONTRADICTION_TOOL, READ_TOOL, Tool, ToolContext, in_thread, tool, utc_now
+from workers.evidence import Grounds
 from workers.facts import FactRules
 
 if TYPE_CHECKING:
@@ -44,7 +49,8 @@ class Specialist:
     """An agent that thinks with a model, in rounds of tool calls, until it answers.
 
     `persona` holds what is true of this domain for every request; rules for everyone come from the brief's phrases. A `Team`
-    supplies `model` and `now` where they are left open. A plain function among the tools is one under its own name.
+    supplies `model` and `now` where they are left open. A plain function among the tools is one under its own name. `clearance`
+    is the most sensitive value that its briefs may carry.
     """
 
     name: str
@@ -53,6 +59,7 @@ class Specialist:
     rules: FactRules = field(default_factory=FactRules)
     model: Model | None = None
     description: str = ""
+    clearance: Sensitivity = Sensitivity.INTERNAL
     limits: LoopLimits = field(default_factory=LoopLimits)
     now: Callable[[], datetime] = field(default=utc_now, repr=False)
 
@@ -62,6 +69,8 @@ class Specialist:
             path = f"agents.{self.name}.tools.{index}"
             if name in names[:index]:
                 raise InvalidTeam(f"tool {name!r} is there twice", path=path)
+            if name.startswith(CONCLUDE):
+                raise InvalidTeam(f"tools that are called {CONCLUDE}... give a step's outputs", path=path)
             if name in (CONTRADICTION_TOOL, READ_TOOL):
                 raise InvalidTeam(f"every specialist has a tool {name!r} already", path=path)
         self.rules.check(self.by_name, path=f"agents.{self.name}.rules")
@@ -95,7 +104,8 @@ class Specialist:
             description=self.description,
             tools=tuple(self.by_name),
             facts=self.rules.by_key(),
-            version=digest([versions.persona, versions.tools, versions.rules, versions.model]),
+            clearance=self.clearance,
+            version=digest([versions.persona, versions.tools, versions.rules, versions.model, self.clearance.value]),
         )
 
     def completed_with(self, model: Model | None, now: Callable[[], datetime]) -> Specialist:
@@ -117,19 +127,29 @@ class Specialist:
         from workers.agents.loop import run_loop
 
         allowed = self.by_name if brief.step.tools is None else {name: self.by_name[name] for name in brief.step.tools}
+        concluded, acted = Concluded(brief, lambda: self._grounds(brief)), Acted(brief, lambda: self._grounds(brief), self.now)
         outcome = await run_loop(
             agent=self.name,
             brief=brief,
             instructions="\n\n".join(part for part in (self.persona.strip(), "\n".join(brief.phrases.common_rules)) if part),
-            tools=allowed,
+            tools={**allowed, **{each.name: each for each in (*concluded.tools, *acted.tools)}},
             model=self.model,
-            context=ToolContext(constraints=brief.constraints, now=self.now, artifacts=brief.artifacts),
+            context=ToolContext(constraints=brief.constraints, now=self.now, shared=brief.shared, artifacts=brief.artifacts),
             limits=self.limits,
         )
         faults = tuple(f"{each.tool}: {each.error}"[:MAX_FAULT_CHARACTERS] for each in outcome.observations if each.error is not None)
         for fault in faults[:MAX_FAULTS]:
             log.warning("tool_failed", agent=self.name, step=brief.step_id, reason=fault)
-        return self._result(outcome, brief).model_copy(update={"tool_faults": faults[:MAX_FAULTS]})
+        result = self._result(outcome, brief).model_copy(update={"tool_faults": faults[:MAX_FAULTS]})
+        if not result.completed:
+            return result
+        return result.model_copy(update={"packets": concluded.packets, "changes": acted.changes})
+
+    def _grounds(self, brief: AgentBrief) -> Grounds:
+        """What evidence may name by now: rules copy facts out of the returns so far."""
+        found = self.rules.extract(brief.transcript.observations, step=brief.step_id, tools=self.by_name, now=self.now)
+        facts = () if isinstance(found, Failure) else found.facts
+        return Grounds(brief, {fact.key: fact for fact in facts}, frozenset(ref.id for ref in brief.artifacts.made))
 
     def _result(self, outcome: LoopOutcome, brief: AgentBrief) -> AgentResult:
         failure = self._failure(outcome)

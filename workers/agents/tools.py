@@ -59,6 +59,8 @@ class ToolContext:
     """Constraint name -> value, for what must be enforced in code."""
     now: Callable[[], datetime] = utc_now
     """The team's clock."""
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    """Shared field -> its value as it stands in the brief, frozen all the way down."""
     artifacts: RunArtifacts = NO_ARTIFACTS
     """Where a tool puts what is too big to return (`await context.artifacts.put(...)`), and reads what the run may read."""
 
@@ -185,6 +187,8 @@ class Tool:
                 return await returned if inspect.isawaitable(returned) else returned
             except asyncio.CancelledError:
                 raise
+            except ToolFault as fault:  # a tool may say in its own words why it gives no value
+                return fault
             except BaseException as error:  # SystemExit and the like would end the worker
                 return ToolFault(f"{type(error).__name__}: {error}")
 

@@ -68,8 +68,7 @@ def accept(result: object, terms: Terms) -> tuple[AgentResult | None, Failure | 
     if not step.may_plan and kept.steps:
         kept = kept.model_copy(update={"steps": ()})
     if failure is not None:
-        emptied = {"steps": (), "packets": (), "changes": ()}
-        kept = kept.model_copy(update={"status": ResultStatus.FAILED, "failure": failure, **emptied})
+        kept = failing(kept, failure)
     try:
         size = len(kept.to_json())
     except InvalidValue as error:
@@ -78,6 +77,11 @@ def accept(result: object, terms: Terms) -> tuple[AgentResult | None, Failure | 
         description = f"the result has {size:,} bytes, the limit is {MAX_VALUE_BYTES:,}"
         return None, Failure(code=FailureCode.BAD_RESULT, description=description)
     return kept, failure
+
+
+def failing(result: AgentResult, failure: Failure) -> AgentResult:
+    """Return the result as that of a FAILED step: it plans nothing, says nothing to others and changes nothing."""
+    return result.model_copy(update={"status": ResultStatus.FAILED, "failure": failure, "steps": (), "packets": (), "changes": ()})
 
 
 def _with_what_it_says(result: AgentResult, terms: Terms) -> tuple[AgentResult, Failure | None]:

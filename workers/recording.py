@@ -18,12 +18,13 @@ from schemas import fields
 from schemas.blackboard import Blackboard, DeadEntry, Write, Written
 from schemas.broker import RESULT_FAILED, RESULT_READY, Broker, to_dead
 from schemas.codec import encode
-from schemas.errors import Unavailable, Undeliverable
+from schemas.errors import NotPermitted, Unavailable, Undeliverable
 from schemas.gate import Crossing, Outcome, Reason
 from schemas.limits import MAX_CROSSINGS_BYTES
 from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, message
 from schemas.requests import Role, StepRecord, StepState
-from schemas.results import Failure, MadeWith
+from schemas.results import Failure, FailureCode, MadeWith
+from workers.reserving import NO_RESERVATIONS, FenceLost, Reservations
 
 RETRY_FIRST_MS = 1_000
 RETRY_LAST_MS = 60_000
@@ -45,6 +46,8 @@ class Hold:
     writer: str
     made_with: MadeWith | None = None
     """Set once there is a brief."""
+    reservations: Reservations = NO_RESERVATIONS
+    """What it holds of resources."""
     crossings: str = ""
     """What the gate decided, as it stands in the event that ends the attempt."""
     private: str | None = None
@@ -103,6 +106,26 @@ async def record(
     )
     await _persist(lambda: board.write(hold.request_id, note))
     return None
+
+
+async def keep_reserved(hold: Hold) -> Failure | None:
+    """Confirm what a step that completes has reserved, before that is written; the failure where its part is gone.
+
+    A board that does not answer is asked again. A hold that was lost is found out by the write.
+    """
+    try:
+        await _persist(hold.reservations.confirm)
+    except FenceLost:
+        return None
+    except NotPermitted as error:
+        return Failure(code=FailureCode.FIELD_REFUSED, description=str(error))
+    return None
+
+
+async def give_back(hold: Hold) -> None:
+    """Release what a step reserved that does not complete, before that is written."""
+    if hold.reservations.resources:
+        await _persist(hold.reservations.release)
 
 
 def retry_of(held: StepRecord, failure: Failure, *, jitter: random.Random) -> StepRecord:

@@ -21,7 +21,7 @@ from schemas.blackboard import Blackboard
 from schemas.broker import Broker, Consumer, Delivery, task_queue
 from schemas.codec import Json
 from schemas.errors import ProtocolViolation, Refused, Unavailable, Undeliverable, Unreadable
-from schemas.requests import StepRecord
+from schemas.requests import StepRecord, StepState
 from schemas.results import (
     CROSSINGS_LABEL,
     MADE_WITH_LABEL,
@@ -40,6 +40,7 @@ from workers.briefing import NoBrief
 from workers.claiming import Ahead, Claimed, Finished, Late, LookLater, Unknown
 from workers.receiving import Task
 from workers.recording import Hold
+from workers.reserving import Reservations
 from workers.running import HoldLost, Interrupted, Raised, Returned
 from workers.team import Team
 
@@ -246,7 +247,8 @@ class Worker:
             return await self._end(replace(hold, crossings=crossings), None, brief.failure)
         made_with = self._made_with(agent, brief)
         hold = replace(hold, crossings=crossings, made_with=made_with)
-        brief = replace(brief, artifacts=self._run_artifacts(brief))
+        hold = replace(hold, reservations=self._reservations(hold, brief))
+        brief = replace(brief, artifacts=self._run_artifacts(brief), reservations=hold.reservations)
         ran = await running.run_agent(
             agent,
             brief,
@@ -301,6 +303,10 @@ class Worker:
     async def _end(
         self, hold: Hold, result: AgentResult | None, failure: Failure | None, *, refused_steps: int = 0
     ) -> tuple[str, StepRecord] | None:
+        if failure is None and hold.reservations.resources:
+            async with running.kept(lambda: self._renew(hold), self._lease_ms / 3000):
+                failure = await recording.keep_reserved(hold)
+            result = accepting.failing(result, failure) if result is not None and failure is not None else result
         record = accepting.end_of(hold.record, failure)
         details = {"code": failure.code} if failure else {}
         if failure is not None and failure.code not in TERMINATION_CODES.values():  # a mistake of somebody's, which nothing else logs
@@ -321,6 +327,8 @@ class Worker:
             labels[PRIVATE_LABEL] = hold.private
         puts = accepting.puts_of(hold.step_id, record, result)
         async with running.kept(lambda: self._renew(hold), self._lease_ms / 3000):
+            if record.state is not StepState.COMPLETED:
+                await recording.give_back(hold)
             written = await recording.record(self._board, hold, puts, labels, dead=event == "step_failed")
         if written is None:
             return None
@@ -336,6 +344,13 @@ class Worker:
                 return await unreadable_among(self._artifacts, refs)
             except Unavailable as error:
                 raise _StoreAway(f"the artifact store: {error}") from error
+
+    def _reservations(self, hold: Hold, brief: AgentBrief) -> Reservations:
+        """For as long as the attempt may take: a worker that died blocks nobody for longer."""
+        lease_ms = int(brief.step.timeout_seconds * 1000) + self._lease_ms
+        return Reservations(
+            brief.step, self._board, hold.request_id, hold.version, self.name, self._team.card.fields, brief.constraints, lease_ms
+        )
 
     def _terms(self, hold: Hold, brief: AgentBrief, made_with: MadeWith) -> accepting.Terms:
         return accepting.Terms(brief, made_with, hold.request_id, hold.record.epoch, self._team.clock(), self._team.actions)

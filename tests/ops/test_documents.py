@@ -13,6 +13,7 @@ import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,18 @@ def test_the_program_on_artifacts_prints_what_its_page_says(tmp_path: Path) -> N
     shown = next(body for language, body in blocks if language == "text")
     (tmp_path / "trip.py").write_text(program, encoding="utf-8")
     assert _run(sys.executable, "trip.py", cwd=tmp_path, PYTHONPATH=str(ROOT)) == shown
+
+
+def _programs(document: Path) -> list[tuple[str, str]]:
+    """Every whole program in a document, with what it says that it prints: the block of text behind it."""
+    blocks = BLOCK.findall(_text(document))
+    return [(body, after) for (kind, body), (_, after) in pairwise(blocks) if kind == "python" and "\nasyncio.run(main())" in body]
+
+
+@pytest.mark.parametrize(("program", "printed"), _programs(ROOT / "docs" / "boundary.md"))
+def test_the_programs_of_the_boundary_print_what_it_says(program: str, printed: str, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(program, encoding="utf-8")
+    assert _run(sys.executable, "shop.py", cwd=tmp_path, PYTHONPATH=str(ROOT)) == printed
 
 
 def test_the_demo_prints_what_the_readme_shows() -> None:

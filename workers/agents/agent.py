@@ -23,6 +23,7 @@ from schemas.shared import FieldCard
 from workers.agents.actions import Action
 from workers.artifacts import NO_ARTIFACTS, RunArtifacts
 from workers.phrases import EN, Phrases
+from workers.reserving import NO_RESERVATIONS, Reservations
 from workers.transcripts import Transcript
 
 
@@ -57,6 +58,8 @@ class AgentBrief:
     phrases: Phrases = EN
     artifacts: RunArtifacts = NO_ARTIFACTS
     """What this run may read beside the text (`await brief.artifacts.read(fact.value)`), and where it puts what is too big."""
+    reservations: Reservations = NO_RESERVATIONS
+    """Where a run takes its part of a resource (`await brief.reservations.reserve("seats", 2)`)."""
     transcript: Transcript = field(default_factory=Transcript)
     """Where the run leaves what was said and called in it, for people."""
 

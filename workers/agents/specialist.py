@@ -134,7 +134,13 @@ class Specialist:
             instructions="\n\n".join(part for part in (self.persona.strip(), "\n".join(brief.phrases.common_rules)) if part),
             tools={**allowed, **{each.name: each for each in (*concluded.tools, *acted.tools)}},
             model=self.model,
-            context=ToolContext(constraints=brief.constraints, now=self.now, shared=brief.shared, artifacts=brief.artifacts),
+            context=ToolContext(
+                constraints=brief.constraints,
+                now=self.now,
+                shared=brief.shared,
+                artifacts=brief.artifacts,
+                reservations=brief.reservations,
+            ),
             limits=self.limits,
         )
         faults = tuple(f"{each.tool}: {each.error}"[:MAX_FAULT_CHARACTERS] for each in outcome.observations if each.error is not None)

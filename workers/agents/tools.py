@@ -23,11 +23,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from schemas.artifacts import ArtifactRef
 from schemas.codec import Json, digest, encode
-from schemas.errors import InvalidTeam, InvalidValue
+from schemas.errors import InvalidTeam, InvalidValue, Refused
 from schemas.facts import Zone
 from schemas.frozen import Scalar, first_problem
 from schemas.limits import MAX_ARTIFACT_BYTES
 from workers.artifacts import NO_ARTIFACTS, RunArtifacts
+from workers.reserving import NO_RESERVATIONS, Reservations
 
 MAX_RETURN_BYTES = 64 * 1024
 """What one call may return, as JSON, where the model gets it whole. More is an error of the call: a model would drown in it."""
@@ -63,6 +64,21 @@ class ToolContext:
     """Shared field -> its value as it stands in the brief, frozen all the way down."""
     artifacts: RunArtifacts = NO_ARTIFACTS
     """Where a tool puts what is too big to return (`await context.artifacts.put(...)`), and reads what the run may read."""
+    reservations: Reservations = NO_RESERVATIONS
+    """What the run holds of the team's resources."""
+
+    async def reserve(self, name: str, amount: float, *, key: str = "") -> float:
+        """Reserve a part of a resource until the step ends, and return what is left; no model is called in between.
+
+        Two parts of one resource have two keys; the same key again is the same reservation, of the new amount.
+
+        Raises:
+            ToolFault: with what is left where that is less, or why nothing is reserved here.
+        """
+        try:
+            return await self.reservations.reserve(name, amount, key)
+        except Refused as error:
+            raise ToolFault(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,39 @@ def facts_table(report: Report) -> Table:
     return table
 
 
+def judgements_table(report: Report) -> Table:
+    """What steps judged, how sure they were, and what it rests on."""
+    table = Table(title="judgements", title_justify="left")
+    for column in ("step", "kind", "judgement", "confidence", "rests on", "because"):
+        table.add_column(column, overflow="fold")
+    for step, packet in report.judgements:
+        control = packet.control
+        evidence = "\n".join(map(str, control.evidence)) or "–"
+        table.add_row(step, packet.kind, Text(f"{packet.key}: {packet.payload}"), f"{control.confidence:g}", evidence, Text(control.reason))
+    return table
+
+
+def shared_table(report: Report) -> Table:
+    """The team's shared fields: value, who wrote it, and what a reader should know of it."""
+    table = Table(title="shared state", title_justify="left")
+    for column in ("field", "value", "by", "note"):
+        table.add_column(column, overflow="fold")
+    for name, record in report.shared.items():
+        writers = record.step or ", ".join(dict.fromkeys(each.step for each in record.claims))
+        value = "; ".join(f"{each.id}: {each.value!r}" for each in record.claims) if record.contested else str(record.value)
+        notes = [
+            *(("contested",) if record.contested else ()),
+            record.flagged,
+            *(f"said by {each.channel}" for each in record.communicated),
+        ]
+        notes += [
+            f"proposed by {each.step}: {each.value!r}{f' (refused: {each.refused})' if each.refused else ''}" for each in record.proposals
+        ]
+        notes += [f"{each.amount:g} reserved by {each.step}" for each in record.reservations.values()]
+        table.add_row(name, Text(value), writers, Text("\n".join(note for note in notes if note)))
+    return table
+
+
 def briefs_table(report: Report) -> Table:
     """What each agent was given: how much, which facts, and what stayed behind."""
     table = Table(title="briefs", title_justify="left")
@@ -133,8 +166,14 @@ def full(report: Report) -> Group:
     parts: list[RenderableType] = [Text(report.request.text, style="italic"), *map(Text, origin_lines(report.request)), plan_table(report)]
     if report.facts:
         parts.append(facts_table(report))
+    if report.judgements:
+        parts.append(judgements_table(report))
+    if report.shared:
+        parts.append(shared_table(report))
     if report.briefs:
         parts.append(briefs_table(report))
+    if report.desk:
+        parts.append(desk_tree([(report.request_id, each) for each in report.desk]))
     parts += [metrics_table([("this request", measure(report))]), timeline_table(report), answer_block(report)]
     return Group(*parts)
 

@@ -9,17 +9,21 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from ops.records import unreadable
+from orchestrator.desk import DeskItem, desk_of
 from orchestrator.scheduling import standings
 from orchestrator.views import View, outlined
 from schemas import fields
 from schemas.blackboard import Event, Stored, fold
+from schemas.boundary import Retraction
 from schemas.briefs import Brief
 from schemas.codec import Json
 from schemas.errors import NotFound, ProtocolViolation, Unreadable
 from schemas.facts import Fact
+from schemas.packets import Packet
 from schemas.plans import Step
 from schemas.requests import AnswerRecord, ConstraintRecord, Gap, RequestRecord, RequestStatus, StatusRecord, StepRecord
 from schemas.results import AgentResult, Failure, Usage
+from schemas.shared import FieldRecord
 from workers.agents.agent import AgentBrief
 from workers.briefing import NoBrief
 from workers.preparing import brief_of, material_of
@@ -68,6 +72,13 @@ class Report:
     failure: Failure | None = None
     constraints: tuple[ConstraintRecord, ...] = ()
     """In declared order."""
+    judgements: tuple[tuple[str, Packet], ...] = ()
+    """Step and judgement, of completed steps."""
+    shared: Mapping[str, FieldRecord] = field(default_factory=dict)
+    """The team's shared fields, by name."""
+    retractions: tuple[Retraction, ...] = ()
+    desk: tuple[DeskItem, ...] = ()
+    """What waits for a person."""
     later: int = 0
     """How many events came after the moment that is shown; 0 for a report of now."""
     team: Team | None = field(default=None, compare=False, repr=False)
@@ -114,6 +125,16 @@ class Report:
         known = ", ".join(each.step.id for each in self.steps)
         raise NotFound(f"the plan has no step {step_id!r}; it has: {known or 'none yet'}", path="step")
 
+    def _boundary_json(self) -> dict[str, Json]:
+        """What there is of judgements, shared fields, retractions and the desk; nothing where the request has none."""
+        parts: dict[str, Json] = {
+            "judgements": [_judgement_json(step, packet) for step, packet in self.judgements],
+            "shared": {name: record.model_dump(mode="json", exclude_defaults=True) for name, record in self.shared.items()},
+            "retractions": [each.model_dump(mode="json") for each in self.retractions],
+            "desk": [{"item": each.id, "question": each.question, "choices": list(each.choices)} for each in self.desk],
+        }
+        return {name: part for name, part in parts.items() if part}
+
     def as_json(self, *, timeline: bool = False) -> dict[str, Json]:
         """Return the report as the JSON object that the command line prints."""
         shape = {
@@ -131,9 +152,23 @@ class Report:
                 "output_tokens": self.usage.output_tokens,
             },
             "events": len(self.events),
+            **self._boundary_json(),
             **({"at": self.position, "later_events": self.later} if self.later else {}),
         }
         return {**shape, "timeline": [_event_json(event) for event in self.events]} if timeline else shape
+
+
+def _judgement_json(step: str, packet: Packet) -> dict[str, Json]:
+    return {
+        "step": step,
+        "kind": packet.kind.value,
+        "key": packet.key,
+        "value": packet.payload,
+        "confidence": packet.control.confidence,
+        "reason": packet.control.reason,
+        "evidence": [str(each) for each in packet.control.evidence],
+        "expires_at": None if packet.control.expires_at is None else packet.control.expires_at.isoformat(),
+    }
 
 
 def report(request_id: str, events: Sequence[Event], team: Team | None = None, *, at: int | None = None) -> Report:
@@ -175,17 +210,17 @@ def _told(request_id: str, events: Sequence[Event], state: Mapping[str, Stored])
     steps = _steps(view, events, over=status.status.over)
     answer = AnswerRecord.from_json(state[fields.ANSWER].value) if fields.ANSWER in state and status.status.over else None
     request = RequestRecord.from_json(state[fields.REQUEST].value)
+    completed = [(each.step.id, each.result) for each in steps if each.result and each.result.completed and each.state == "COMPLETED"]
     return Report(
         request=request,
         status=status.status,
         answer=answer.text if answer else "",
         steps=steps,
-        facts=tuple(
-            (each.step.id, fact)
-            for each in steps
-            if each.result is not None and each.result.completed and each.state == "COMPLETED"
-            for fact in each.result.facts
-        ),
+        facts=tuple((step, fact) for step, result in completed for fact in result.facts),
+        judgements=tuple((step, packet) for step, result in completed for packet in result.packets),
+        shared=view.shared,
+        retractions=view.boundary.retractions,
+        desk=desk_of(view, view.outline) if view.outline and status.status is not RequestStatus.CANCELLED else (),
         gaps=answer.gaps if answer else (),
         events=tuple(events),
         failure=status.failure,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from ops import rendering
 from schemas import fields
 from schemas.errors import Refused
 from schemas.gate import BoundaryRules
@@ -163,6 +166,10 @@ async def test_different_claims_are_contested_and_nobody_sees_either_until_a_per
         text = cast.briefs["d"][0].text
         assert "contested" in text and "lamp" not in text and "chair" not in text
         items = {item.id: item for _, item in await runtime.desk()}
+        shown = Console(width=200, record=True, file=io.StringIO())
+        shown.print(rendering.full(report))
+        text = shown.export_text()
+        assert "contested" in text and "briefline desk decide" in text and report.as_json()["shared"]["claimed"]["contested"] is True
         assert set(items) == {"field:claimed", "step:e"} and "2 independent sources" in items["field:claimed"].question
         with pytest.raises(Refused, match="no claim 'a sofa'"):
             await runtime.decide(report.request_id, "field:claimed", "a sofa", "")

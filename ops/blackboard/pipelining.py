@@ -91,7 +91,7 @@ class Pipe:
         return self._queue(None, _packed(command), urgent)
 
     def call_late(self, command: LateCommand) -> asyncio.Future[Reply]:
-        """Send a command whose arguments depend on which server answers: it is made anew for each time it is sent."""
+        """Send a command whose arguments depend on which server answers: it is made anew for a new connection, and to be sent again."""
         return self._queue(command, _packed(command()), urgent=False)
 
     def _queue(self, command: LateCommand | None, packed: bytes, urgent: bool) -> asyncio.Future[Reply]:
@@ -160,12 +160,14 @@ class Pipe:
         loop = asyncio.get_running_loop()
         heard = loop.time()
         async with asyncio.timeout(self._call_timeout) as limit:
+            anew = lane.connection is None
             if lane.connection is None:
                 lane.connection = await self._connect()
             for call in batch:
-                call.sent = True
-                if call.command is not None:
+                # What this client knew when the command was packed still holds, unless there was trouble in between.
+                if call.command is not None and (anew or call.sent):
                     call.packed = _packed(call.command())
+                call.sent = True
             await lane.connection.send_packed_command([call.packed for call in batch], check_health=False)
             for call in batch:
                 try:

@@ -77,7 +77,8 @@ class GatheringWriter(asyncio.StreamWriter):
     def _send(self) -> None:
         if self._kept:
             kept, self._kept = self._kept, []
-            super().write(b"".join(kept))
+            if not self.is_closing():  # a line that was lost meanwhile: what was to leave by it is lost with it
+                super().write(b"".join(kept))
 
 
 class Streams(TransportFactory):

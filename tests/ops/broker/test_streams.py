@@ -47,9 +47,11 @@ async def test_what_is_written_in_one_turn_leaves_together_and_in_order() -> Non
 def test_what_was_to_leave_by_a_line_that_broke_is_lost_without_a_word(run: object, caplog: pytest.LogCaptureFixture) -> None:
     async def write_to_a_broken_line() -> None:
         async with line() as (writer, far, _):
-            writer.write(b"too late")
             writer.transport.abort()
             assert await far.read() == b""
+            writer.write(b"too late")
+            for _ in range(3):
+                await asyncio.sleep(0)
 
     with caplog.at_level(logging.WARNING):
         assert callable(run)

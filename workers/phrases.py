@@ -40,6 +40,8 @@ class Phrases:
     artifact: str
     """Of a reference; takes `id`, `type`, `size` and `summary`."""
     shared: str
+    proposed_value: str
+    """A wish for a field, for its owner; takes `id`, `value` and `reason`."""
     contested_value: str
     """One claim of a contested field, for its arbiter; takes `id`, `value` and `source`."""
     not_crossing: dict[str, str]
@@ -98,6 +100,7 @@ ZH = Phrases(
     until="有效至 {time}",
     artifact="资料 {id}（{type}，{size} 字节）：{summary}",
     shared="【当前状态】（由负责的环节维护，只读）",
+    proposed_value="有人希望 [{id}]：{value}（理由：{reason}）",
     contested_value="其一 [{id}]：{value}（出处：{source}）",
     not_crossing={
         "stale": "「{title}」的 {key} 已过期，需要重新确认，按未知处理",
@@ -177,6 +180,7 @@ EN = Phrases(
     until="valid until {time}",
     artifact="material {id} ({type}, {size} bytes): {summary}",
     shared="[Present state] (kept by whoever is responsible; read only)",
+    proposed_value="somebody wishes [{id}]: {value} (because: {reason})",
     contested_value="one says [{id}]: {value} (from: {source})",
     not_crossing={
         "stale": '{key} of "{title}" has expired and is to be confirmed anew; treat it as unknown',

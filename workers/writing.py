@@ -191,7 +191,23 @@ def _shared_lines(material: Material, _: Mapping[str, Compressed]) -> list[Line]
         label = one_line(card.title)
         texts = _shared_texts(record, label, each.offer.packet, material.phrases)
         written += [Line(f"- {text}", LineOrigin.SHARED, key=each.shared, version=version) for text in texts]
+    written += _proposal_lines(material)
     return [Line(material.phrases.shared, LineOrigin.HEADING), *written] if written else []
+
+
+def _proposal_lines(material: Material) -> list[Line]:
+    """What others wish of a field, for its owner alone, who takes it up or refuses it; also where there is no value yet."""
+    written: list[Line] = []
+    stopped = {each.shared for each in material.blocked}
+    for name in material.step.reads:
+        card, record = material.boundary.cards.get(name), material.boundary.shared.get(name)
+        if card is None or record is None or card.owner != material.step.id or record.contested or name in stopped:
+            continue
+        for claim in (each for each in record.proposals if not each.refused):
+            told = material.phrases.proposed_value.format(id=claim.id, value=value_text(claim.value), reason=one_line(claim.reason) or "?")
+            text = f"- {one_line(card.title)}{material.phrases.separator}{told}"
+            written.append(Line(text, LineOrigin.SHARED, key=name, version=material.version(fields.shared(name))))
+    return written
 
 
 def _shared_texts(record: FieldRecord, label: str, packet: Packet, phrases: Phrases) -> list[str]:

@@ -21,10 +21,12 @@ from ops.records import RECORDS
 from schemas import plans
 from schemas.agents import AgentCard
 from schemas.blackboard import Blackboard
+from schemas.boundary import AbsorbedRecord, BoundaryRecord, Retraction, Ruling
 from schemas.codec import decode, encode
 from schemas.errors import InvalidPlan, InvalidValue, Refused, Unreadable
 from schemas.facts import Fact
 from schemas.frozen import Frozen, validated
+from schemas.gate import BoundaryRules
 from schemas.messages import MessageType, from_wire, message, to_wire
 from schemas.plans import Step
 from schemas.requests import (
@@ -41,6 +43,7 @@ from schemas.requests import (
     StepState,
 )
 from schemas.results import AgentResult, Failure, MadeWith, ResultStatus
+from schemas.shared import Claim, Communication, FieldRecord, Reservation
 from tests.fuzz.strategies import JSON, JUNK, TEXT, UNICODE, damaged
 from tests.system.cast import Cast, fact, step
 from tests.workers.agents.runs import asks, brief_of, run
@@ -72,6 +75,18 @@ SAMPLES: dict[str, Frozen] = {
         facts=(fact("a", "k", 1.5),),
         failure=FAILURE,
         made_with=MADE_WITH,
+    ),
+    "boundary": BoundaryRecord(
+        retractions=(Retraction(step="a", key="k", version="1.abcdef", reason="wrong"),),
+        rulings={"step:a": Ruling(choice="approve", value={"a": [1]})},
+        rules=BoundaryRules(named="policy"),
+    ),
+    "absorbed": AbsorbedRecord(steps=(("a", 0),), refused=("a: no",)),
+    "field/": FieldRecord(
+        value={"name": "好", "cost": 1.5},
+        claims=(Claim(step="a", value=[1, "x"]),),
+        communicated=(Communication(content="Told.", at_ms=1),),
+        reservations={"a:x": Reservation(step="a", amount=2, until_ms=5)},
     ),
 }
 """One of every record, with its optional parts."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ops.brief_checks import Found, Given, Kind, check_brief
-from ops.deciding import Attempt, attempts_of, card_of, material_at, unreadable_at, weighed_at
+from ops.deciding import Attempt, attempts_of, card_of, material_at, state_at, unreadable_at, weighed_at
 from ops.reporting import Report, StepReport
 from ops.stating import stated_otherwise
 from schemas import fields
-from schemas.blackboard import fold
 from schemas.codec import Json
 from schemas.facts import Fact
 from schemas.packets import Kind as PacketKind
@@ -62,11 +62,12 @@ def audit(report: Report, team: Team) -> Audit:
     found: list[Found] = []
     unchecked: list[str] = []
     briefs = lines = 0
+    planned = {each.id: each for each in card_of(report).steps}
     for attempt in attempts_of(report.events):
         made_with = attempt.made_with
         if made_with is None:  # the gate stopped it, or it never ended: nobody was given anything that can be known
             continue
-        given = _given(report, attempt, team)
+        given = _given(report, attempt, team, planned)
         if isinstance(given, str):
             unchecked.append(f"{attempt.step} at event {attempt.position}: {given}")
             continue
@@ -89,15 +90,15 @@ def audit(report: Report, team: Team) -> Audit:
     )
 
 
-def _given(report: Report, attempt: Attempt, team: Team) -> Given | str:
+def _given(report: Report, attempt: Attempt, team: Team, planned: Mapping[str, Step]) -> Given | str:
     """The brief of an attempt, or why it cannot be rebuilt."""
-    material = material_at(attempt, report.events)
+    state = state_at(attempt, report.events)
+    material = material_at(attempt, state)
     built = brief_of(material, attempt=1, team=team, unreadable=unreadable_at(attempt, material))
     if isinstance(built, NoBrief):
         return f"no brief can be built as it was: {built.failure.code}: {built.failure.description}"
-    state = fold(event for event in report.events if event.position <= attempt.position)
     everybody = {
-        name.removeprefix(fields.RESULT_PREFIX): AgentResult.from_json(stored.value)
+        name.removeprefix(fields.RESULT_PREFIX): _result(stored.value)
         for name, stored in state.items()
         if name.startswith(fields.RESULT_PREFIX)
     }
@@ -107,9 +108,15 @@ def _given(report: Report, attempt: Attempt, team: Team) -> Given | str:
         weighed=weighed_at(attempt, material, team.card),
         phrases=team.phrases,
         everybody=everybody,
-        planned={each.id: each for each in card_of(report).steps},
+        planned=planned,
         planners={step.id: name for name, result in everybody.items() for step in result.steps},
     )
+
+
+@lru_cache(maxsize=1024)
+def _result(value: bytes) -> AgentResult:
+    """A result is looked at beside the brief of every other step."""
+    return AgentResult.from_json(value)
 
 
 def _undeclared_reads(step: Step, made_with: MadeWith) -> Iterator[Found]:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
-from ops.leaking import Known, leaked, words_of
+from ops.leaking import Known, Lines, leaked, words_of
 from schemas import fields
 from schemas.blackboard import ABSENT
 from schemas.briefs import Brief, LineOrigin, ManifestLine
@@ -223,17 +224,21 @@ def _is_heading(given: Given, text: str) -> bool:
 
 def _words(given: Given) -> Iterator[Found]:
     """By content: no words of another step stand in the brief, unless they crossed as something declared."""
-    common = [*_told_to_all(given), *_crossed(given)]
+    lines = Lines(given.lines)
+    fixed = given.planned.get(given.step.id)
     for name, result in given.everybody.items():
         if name == given.step.id:
             continue  # what an earlier run of the same step had said is nobody else's
-        fixed = given.planned.get(given.step.id)
         task = given.step if given.planners.get(given.step.id) in (None, name) else None
-        allowed = Known([*common, *_task_of(fixed or task)])
+        allowed = partial(_allowed, given, fixed or task)
         for prose in (*_prose(result), *(_copied(result) if fixed else ())):
-            if piece := leaked(given.lines, prose, allowed):
+            if piece := leaked(lines, prose, allowed):
                 yield Found(Kind.LEAKED_TEXT, given.step.id, f"words of {name} stand in the brief: {piece!r}")
                 break
+
+
+def _allowed(given: Given, task: Step | None) -> Known:
+    return Known([*_told_to_all(given), *_crossed(given), *_task_of(task)])
 
 
 def _prose(result: AgentResult) -> Iterator[str]:

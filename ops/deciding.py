@@ -12,7 +12,7 @@ from typing import Any
 
 from ops.reporting import Report
 from schemas import fields
-from schemas.blackboard import Event, fold
+from schemas.blackboard import Event, Stored, fold
 from schemas.codec import Json, decode
 from schemas.gate import Crossing, Reason
 from schemas.results import CROSSINGS_LABEL, MADE_WITH_LABEL, AgentResult, MadeWith
@@ -87,9 +87,13 @@ def attempts_of(events: Sequence[Event]) -> list[Attempt]:
     return found
 
 
-def material_at(attempt: Attempt, events: Sequence[Event]) -> Material:
-    """Return what the brief of an attempt was built from: the board as it was at the claim."""
-    state = fold(event for event in events if event.position <= attempt.position)
+def state_at(attempt: Attempt, events: Sequence[Event]) -> Mapping[str, Stored]:
+    """Return the board as it was at the claim of an attempt."""
+    return fold(event for event in events if event.position <= attempt.position)
+
+
+def material_at(attempt: Attempt, state: Mapping[str, Stored]) -> Material:
+    """Return what the brief of an attempt was built from, out of the board as it was at the claim."""
     return material_of(attempt.step, state, attempt.position, now_ms=attempt.claim.at_ms)
 
 
@@ -121,7 +125,7 @@ def card_of(report: Report) -> TeamCard:
 
 
 def _decisions(attempt: Attempt, events: Sequence[Event], card: TeamCard) -> Decisions:
-    crossings = tuple(each.crossing for each in weighed_at(attempt, material_at(attempt, events), card))
+    crossings = tuple(each.crossing for each in weighed_at(attempt, material_at(attempt, state_at(attempt, events)), card))
     if not attempt.recorded:
         return Decisions(attempt, crossings, None)
     told = [each.brief() for each in crossings if each.reason is not Reason.NOT_NEEDED]

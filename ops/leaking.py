@@ -7,7 +7,8 @@ and spaces do not count. Called by the audit.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 import regex
@@ -32,13 +33,15 @@ def words_of(text: str) -> Words:
 
 def pieces_of(text: str) -> set[Words]:
     """Return what of a text would be recognised elsewhere: every window of it, and every sentence that is long enough."""
-    found = set(_windows(words_of(text)))
-    for line in text.splitlines():
-        for sentence in sentences_of(line):
-            words = words_of(sentence)
-            if _weight(words) >= SENTENCE_WEIGHT:
-                found.add(words)
-    return found
+    windows, sentences = _pieces(text)
+    return set(windows | sentences)
+
+
+@lru_cache(maxsize=4096)
+def _pieces(text: str) -> tuple[frozenset[Words], frozenset[Words]]:
+    """What one step wrote is looked for in the brief of every other."""
+    sentences = (words_of(sentence) for line in text.splitlines() for sentence in sentences_of(line))
+    return frozenset(_windows(words_of(text))), frozenset(words for words in sentences if _weight(words) >= SENTENCE_WEIGHT)
 
 
 class Known:
@@ -53,15 +56,32 @@ class Known:
         return any(wanted in each for each in self._sources)
 
 
-def leaked(lines: Iterable[str], prose: str, allowed: Known) -> str:
-    """Return the first piece of `prose` that stands in one of `lines` and in nothing that is allowed; empty where there is none."""
-    pieces = sorted(pieces_of(prose), key=len, reverse=True)
-    for line in lines:
-        has = Known([line])
-        for piece in pieces:
-            if has.holds(piece) and not allowed.holds(piece):
-                return shown(piece)
-    return ""
+class Lines:
+    """The lines of a text, ready to be looked through for many others."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        every = list(lines)
+        self._windows = {window for line in every for window in _windows(words_of(line))}
+        self._whole = "\x01".join("\x00".join(("", *words_of(line), "")) for line in every)
+
+    def pieces(self, prose: str) -> list[Words]:
+        """Return the pieces of `prose` that stand in one of the lines, the longest first."""
+        windows, sentences = _pieces(prose)
+        found = set(windows & self._windows)
+        found |= {each for each in sentences if "\x00".join(("", *each, "")) in self._whole}
+        return sorted(found, key=lambda words: (-len(words), words))
+
+
+def leaked(lines: Lines, prose: str, allowed: Callable[[], Known]) -> str:
+    """Return the longest piece of `prose` that stands in a line and in nothing that is allowed; empty where there is none.
+
+    What is allowed is asked for only where something was found.
+    """
+    pieces = lines.pieces(prose)
+    if not pieces:
+        return ""
+    known = allowed()
+    return next((shown(piece) for piece in pieces if not known.holds(piece)), "")
 
 
 def shown(words: Words) -> str:

@@ -5,6 +5,7 @@ What each one is stands in `ops.metrics.FORMULAS`, and in docs/boundary.md. Call
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,7 @@ from ops.metrics import Measure, Metrics, Price
 from ops.reporting import Report
 from ops.using import use_of
 from schemas import fields
-from schemas.blackboard import Event, Stored, fold
+from schemas.blackboard import Event, fold
 from schemas.boundary import AbsorbedRecord, BoundaryRecord
 from schemas.facts import Fact
 from schemas.gate import Outcome
@@ -89,21 +90,42 @@ def _result(value: bytes) -> AgentResult:
     return AgentResult.from_json(value)
 
 
+class _History:
+    """What each field said after any event."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._puts: dict[str, tuple[list[int], list[bytes]]] = {}
+        for event in events:
+            for name, (_, value) in event.put.items():
+                positions, values = self._puts.setdefault(name, ([], []))
+                positions.append(event.position)
+                values.append(value)
+
+    def at(self, name: str, position: int) -> bytes | None:
+        """The value of a field after the event at `position`."""
+        positions, values = self._puts.get(name, ([], []))
+        index = bisect_right(positions, position)
+        return values[index - 1] if index else None
+
+
 def _carried(report: Report) -> Iterator[_Carried]:
+    history = _History(report.events)
     for event, result in _results(report.events):
         if result.made_with is None:
             continue
-        then = fold(each for each in report.events if each.position <= result.made_with.position)
-        now = fold(each for each in report.events if each.position < event.position)
-        values = {name: found for name in result.made_with.reads if (found := _value(name, then)) is not None}
+        then, before = result.made_with.position, event.position - 1
+        reads = result.made_with.reads
+        values = {name: found for name in reads if (found := _value(name, history, then)) is not None}
         yield _Carried(
             step=result.step_id,
             completed=result.completed,
-            reads=result.made_with.reads,
+            reads=reads,
             claimed_at=result.made_with.position,
             uses=tuple(use_of(name, value, result) for name, (value, _) in values.items()),
             texts=tuple(value_text(value) for value, _ in values.values()),
-            stale=sum(_is_stale(name, read, values.get(name), now, event.at_ms) for name, read in result.made_with.reads.items()),
+            stale=sum(
+                _is_stale(name, read, values.get(name), history, before, event.at_ms) for name, read in result.made_with.reads.items()
+            ),
         )
 
 
@@ -111,16 +133,17 @@ _Known = tuple[Payload, int | None]
 """A value and when it expires (board clock, ms)."""
 
 
-def _value(name: str, state: Mapping[str, Stored]) -> _Known | None:
+def _value(name: str, history: _History, position: int) -> _Known | None:
     """What the board said of `step.key` or `field/<name>`."""
     if name.startswith(fields.SHARED_PREFIX):
-        record = FieldRecord.from_json(state[name].value) if name in state else None
+        stored = history.at(name, position)
+        record = None if stored is None else FieldRecord.from_json(stored)
         return None if record is None or record.value is None else (record.value, record.expires_at_ms)
     producer, _, key = name.partition(".")
-    stored = state.get(fields.result(producer))
+    stored = history.at(fields.result(producer), position)
     if stored is None:
         return None
-    result = _result(stored.value)
+    result = _result(stored)
     for fact in result.facts:
         if fact.key == key:
             return fact.value, None if fact.expires_at is None else int(fact.expires_at.timestamp() * 1000)
@@ -131,15 +154,15 @@ def _value(name: str, state: Mapping[str, Stored]) -> _Known | None:
     return None
 
 
-def _is_stale(name: str, read: ReadOf, known: _Known | None, now: Mapping[str, Stored], at_ms: int) -> bool:
+def _is_stale(name: str, read: ReadOf, known: _Known | None, history: _History, before: int, at_ms: int) -> bool:
+    """Whether a value was no longer good just before the write at `at_ms` that rests on it."""
     if known is not None and known[1] is not None and known[1] <= at_ms:
         return True
     producer, _, key = name.partition(".")
-    if not name.startswith(fields.SHARED_PREFIX) and fields.BOUNDARY in now:
-        record = BoundaryRecord.from_json(now[fields.BOUNDARY].value)
-        if record.retracted(producer, key, read.version):
-            return True
-    value = _value(name, now)
+    boundary = history.at(fields.BOUNDARY, before)
+    if boundary is not None and BoundaryRecord.from_json(boundary).retracted(producer, key, read.version):
+        return True
+    value = _value(name, history, before)
     return value is None or (bool(read.fingerprint) and fingerprint(value[0]) != read.fingerprint)
 
 
@@ -147,17 +170,16 @@ def _asked_again(report: Report, carried: Sequence[_Carried]) -> int:
     """Facts that a step took from a tool though another step had the same one, committed before its claim and not in its brief."""
     count = 0
     made = list(_results(report.events))
+    told = [(event.position, each.step_id, f"{each.step_id}.{fact.key}", _same(fact)) for event, each in made for fact in each.facts]
     briefs = {(each.step, each.claimed_at): each for each in carried}
     for _, result in made:
         if result.made_with is None:
             continue
         brief = briefs[(result.step_id, result.made_with.position)]
-        before = [
-            fact for event, each in made if event.position <= brief.claimed_at and each.step_id != result.step_id for fact in each.facts
-        ]
-        known = {_same(fact) for fact in before if f"{fact.provenance.step}.{fact.key}" not in brief.reads}
-        had = {_same(fact) for fact in before if f"{fact.provenance.step}.{fact.key}" in brief.reads}
-        count += len({_same(fact) for fact in result.facts} & (known - had))
+        own = {_same(fact) for fact in result.facts}
+        before = [(name, same) for at, step, name, same in told if at <= brief.claimed_at and step != result.step_id and same in own]
+        had = {same for name, same in before if name in brief.reads}
+        count += len({same for _, same in before} - had)
     return count
 
 

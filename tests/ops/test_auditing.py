@@ -69,7 +69,9 @@ def kinds(found: Audit | list[Found]) -> set[str]:
 async def given(*steps: dict[str, Any], of: str = "b", acts: dict[str, Act] | None = None, **options: Any) -> Given:
     """The brief of a step as it was given, and what the board said."""
     shown, team = await run(*steps, acts=acts, **options)
-    made = auditing._given(shown, next(each for each in attempts_of(shown.events) if each.step == of), team)
+    made = auditing._given(
+        shown, next(each for each in attempts_of(shown.events) if each.step == of), team, {each.id: each for each in team.steps}
+    )
     assert isinstance(made, Given)
     assert list(check_brief(made)) == []
     return made

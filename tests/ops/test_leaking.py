@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.leaking import Known, leaked, pieces_of, words_of
+from ops import leaking
+from ops.leaking import Known, Lines, pieces_of, words_of
+
+
+def leaked(lines: list[str], prose: str, allowed: Known) -> str:
+    """The piece of `prose` that stands in the lines, and is not allowed to."""
+    return leaking.leaked(Lines(lines), prose, lambda: allowed)
+
 
 ENGLISH = "The customer sounded angry and will leave us soon."
 CHINESE = "用户语气不满，估计很快就会转到别家去买。"

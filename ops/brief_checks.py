@@ -285,7 +285,9 @@ def _crossed(given: Given) -> Iterator[str]:
         record = given.material.shared.get(name)
         if record is not None:
             yield record.flagged
-            yield from (text for claim in (*record.claims, *record.proposals) for text in (*_texts(claim.value), claim.source))
+            yield from (
+                text for claim in (*record.claims, *record.proposals) for text in (*_texts(claim.value), claim.source, claim.reason)
+            )
     if given.step.share_summary:
         yield from (result.summary for name, result in given.material.results.items() if name in given.step.depends_on)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import InvalidPlan, InvalidTeam, InvalidValue, MissingConstraint, NotFound
+from schemas.facts import Sensitivity
 from schemas.requests import Origin
 from tests.workers.agents.runs import replies
 from workers.agents.blackbox import BlackBox
@@ -242,3 +243,11 @@ def test_loading_a_team_does_not_load_the_model_library() -> None:
     code = "import sys; from workers.team import load_team; load_team('bitmall'); sys.exit('pydantic_ai' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_an_agents_clearance_stands_on_its_card_and_in_its_version() -> None:
+    restricted = Team("t", [BlackBox("a", print, clearance=Sensitivity.RESTRICTED)], STEPS)
+    assert restricted.card.agents["a"].clearance is Sensitivity.RESTRICTED
+    assert restricted.card.version != Team("t", [BlackBox("a", print)], STEPS).card.version
+    cleared = Team("t", [Specialist("a", "p", clearance=Sensitivity.PUBLIC)], STEPS, model=replies(Say("")))
+    assert cleared.card.agents["a"].clearance is Sensitivity.PUBLIC

@@ -54,7 +54,9 @@ StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id
 
 @app.command()
 def demo(
-    scenario: Annotated[str, typer.Option(help="happy, or product-stuck: the product step goes in circles.")] = "",
+    scenario: Annotated[
+        str, typer.Option(help="happy; or one in which a step goes in circles: product-stuck (bitmall), hotels-failing (trip).")
+    ] = "",
     backend: Annotated[Backend, typer.Option(help="In this process, or on RabbitMQ and Redis.")] = Backend.EMBEDDED,
     team: Annotated[str, typer.Option(help="Which shipped team.")] = "bitmall",
     as_json: JsonOption = False,

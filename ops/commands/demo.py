@@ -21,8 +21,9 @@ from schemas.errors import NotFound, OutcomeUnknown, Unavailable
 from schemas.requests import RequestStatus
 from workers.team import Team
 from workers.teams.bitmall import demo as bitmall
+from workers.teams.trip import demo as trip
 
-REQUESTS = {"bitmall": bitmall.REQUEST}
+REQUESTS = {"bitmall": bitmall.REQUEST, "trip": trip.REQUEST}
 """What each shipped team is asked in its demo."""
 _PATIENCE_SECONDS = 300.0
 

@@ -12,9 +12,13 @@ from workers.agents.blackbox import BlackBox
 from workers.phrases import EN
 from workers.team import Constraint, Team
 from workers.teams.bitmall.team import make_team
+from workers.teams.trip.team import make_team as make_trip
 
 slow = make_team(scenario="slow-product", delay_seconds=1.2)
 """BitMall whose product model takes 1.2 s a turn, so that there is time to kill its worker."""
+
+slow_trip = make_trip(scenario="slow-hotels", delay_seconds={"hotels": 1.2})
+"""The trip whose hotels model takes 1.2 s a turn."""
 
 bitmall_in_english = Team("bitmall", slow.agents.values(), slow.steps, slow.constraints, phrases=EN, clock=slow.clock)
 """The same team after somebody has changed its wording."""

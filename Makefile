@@ -12,7 +12,7 @@ SEED ?= 1
 MINUTES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test lint types format simulate mutants crash-points chaos bench servers stop-servers lock
+.PHONY: help install dev demo test lint types format simulate mutants crash-points chaos bench bench-context servers stop-servers lock
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,9 +50,15 @@ chaos: dev ## break processes, servers and lines while requests run (REQUESTS=50
 bench: ## measure CPU, speed and memory beside Celery and others (a quick look: ARGS="--only briefline,celery --pairs 2")
 	@$(MAKE) --no-print-directory VENV=$(VENV)-bench .measure
 
-.PHONY: .measure
+bench-context: ## count what briefs save in tokens, beside passing the whole history on
+	@$(MAKE) --no-print-directory VENV=$(VENV)-bench .count
+
+.PHONY: .measure .count
 .measure: $(VENV)/.bench
 	@$(BIN)/python -m ops.bench $(ARGS)
+
+.count: $(VENV)/.bench
+	@$(BIN)/python -m ops.bench.context
 
 format: dev ## rewrite the code as ruff wants it
 	@$(BIN)/ruff check --fix .

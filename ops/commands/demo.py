@@ -100,6 +100,8 @@ def _print(report: Report, team: Team, *, where: str) -> None:
     if not console.is_terminal:
         console.print(rendering.plan_table(report))
     console.print(rendering.facts_table(report))
+    if report.shared:
+        console.print(rendering.shared_table(report))
     console.print(rendering.briefs_table(report))
     console.print(rendering.answer_block(report))
     usage = report.usage

@@ -42,6 +42,13 @@ def test_the_demo_of_the_trip_in_this_process(scenario: str, commands: Commands)
     CHECKS[scenario](done.json)
 
 
+def test_the_demo_of_the_trip_for_people_shows_the_state_that_its_steps_share(commands: Commands) -> None:
+    done = commands.run("demo", "--team", "trip", environment={**os.environ, "COLUMNS": "160"})
+    assert done.code == 0, done.stderr
+    for said in ("team trip", "shared state", "spentBudget", "7600", "5360 reserved by hotels", "未列入：新宿夜光剧场", "COMPLETED: "):
+        assert said in done.stdout
+
+
 @pytest.mark.parametrize("scenario", CHECKS)
 def test_the_demo_of_the_trip_on_servers(scenario: str, system: System) -> None:
     done = system.run("demo", "--team", "trip", "--json", "--scenario", scenario, "--backend", "servers")

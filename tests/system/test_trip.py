@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 
 from ops.reporting import Report
-from schemas import fields
-from schemas.blackboard import Event
 from schemas.codec import encode
 from schemas.messages import to_wire
 from schemas.plans import Step
@@ -116,17 +114,7 @@ async def done(system: System, scenario: str = "happy", text: str = REQUEST) -> 
     assert audited.passed, (audited.found, audited.unchecked)
     messages = [to_wire(bell).decode() for _, bell in system.broker.published if bell.request_id == report.request_id]
     events = [value.decode() for event in report.events for _, value in event.put.values()]
-    return Done(report, inputs, shared_of(report.events), materials, [*events, *messages])
-
-
-def shared_of(events: tuple[Event, ...]) -> dict[str, FieldRecord]:
-    """Name -> record of the shared fields, as they are in the end."""
-    return {
-        name.removeprefix(fields.SHARED_PREFIX): FieldRecord.from_json(value)
-        for event in events
-        for name, (_, value) in event.put.items()
-        if name.startswith(fields.SHARED_PREFIX)
-    }
+    return Done(report, inputs, report.shared, materials, [*events, *messages])
 
 
 async def test_the_itinerary_fits_the_child_and_the_budget_and_says_only_what_was_recorded(system: System) -> None:
@@ -175,7 +163,7 @@ async def test_the_merged_state_is_the_same_whichever_of_both_ends_first(system:
                         break
             opened.set()
             report = await runtime.result(accepted)
-        merged = {name: shared_of(report.events)[name] for name in ("attractions", "hotels", "spentBudget")}
+        merged = {name: report.shared[name] for name in ("attractions", "hotels", "spentBudget")}
         ends.append({name: [record.value, [claim.to_json() for claim in record.claims]] for name, record in merged.items()})
         (absorbed,) = [each for each in named(report.events, "changes_absorbed") if "spots" in each.labels["steps"]]
         assert absorbed.labels["steps"] == "spots,hotels"
@@ -237,7 +225,7 @@ async def test_the_spots_cannot_write_the_hotels(system: System) -> None:  # che
         report = await runtime.ask(REQUEST)
     failure = report.step("spots").failure
     assert failure is not None and failure.code == FailureCode.FIELD_REFUSED and "'hotels'" in failure.description
-    listed = shared_of(report.events)["hotels"].value
+    listed = report.shared["hotels"].value
     assert isinstance(listed, list) and len(listed) == 1 and "上野公园家庭旅馆" in encode(listed).decode()
 
 

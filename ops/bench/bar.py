@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ops.bench.figures import Figures, ratios
@@ -89,7 +89,7 @@ def measured(rounds: Mapping[str, Mapping[str, Sequence[Figures]]], measures: Ma
     """All rows of the bar. `rounds` is case -> contender -> its figures; `measures` has the values of the rows that are no ratio."""
     rows = [_ratio(rounds, *each) for each in _RATIOS]
     given = {"worker_rss_mib": [each.worker_rss_mib for each in rounds.get("chain", {}).get("briefline", ())], **(measures or {})}
-    return rows + [Row(**{**vars(row), "values": tuple(given.get(key, ()))}) for key, row in MEASURES.items()]
+    return rows + [replace(row, values=tuple(given.get(key, ()))) for key, row in MEASURES.items()]
 
 
 def _ratio(

@@ -140,10 +140,15 @@ def instructions_and_tools(stage: Stage, step: str) -> set[tuple[str, str]]:
     return {(each.instructions, json.dumps(list(each.tools), default=dict)) for each in stage.inputs if each.step_id == step}
 
 
+CUT = "- the text of "
+"""How a brief says that prose was cut; which figures stood in it alone is told in a line of its own."""
+
+
 def skeleton(text: str) -> list[str]:
-    """The lines of a brief that are no text from outside: quoted lines and values are taken out."""
+    """The lines of a brief that are no text from outside: quoted lines and values are taken out, and what is said of cut prose."""
     lines = [re.sub(r"^(- (?:label|Wish): ).*$", r"\1…", line) for line in text.split("\n")]
-    return [line for line in lines if not line.startswith(">")]
+    said = ("", EN.gaps, EN.summaries)
+    return [line for line in lines if not line.startswith((">", CUT)) and line not in said]
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -99,7 +99,7 @@ def test_only_the_operators_team_is_imported_by_name() -> None:
     for path, tree in sources():
         for function, call in calls(tree):
             said = ast.unparse(call.func)
-            if said.endswith("import_module"):
+            if said.endswith("import_module") and path != "ops/bench/contending.py":  # one of the contenders, by a table
                 (constant if path == "workers/agents/specialist.py" else by_name).add(
                     (path, ast.unparse(call) if path == "workers/agents/specialist.py" else function)
                 )

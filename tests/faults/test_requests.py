@@ -184,6 +184,7 @@ ALLOWED = {
     "ops/artifacts/folder.py": "how old a file is, by the clock of the machine that it lies on",
     "ops/artifacts/keeping.py": "how old an artifact is, for the sweep that nothing waits for",
     "ops/artifacts/memory.py": "how old an artifact is, in memory",
+    "workers/teams/trip/team.py": "when pages were read, unless a test says",
     "workers/teams/bitmall/team.py": "which day it is in the shop, unless a test says",
 }
 

@@ -146,8 +146,9 @@ CUT = "- the text of "
 
 def skeleton(text: str) -> list[str]:
     """The lines of a brief that are no text from outside: quoted lines and values are taken out, and what is said of cut prose."""
+    text = re.sub(r"\(observed [^)]*\)", "(observed)", text)
     lines = [re.sub(r"^(- (?:label|Wish): ).*$", r"\1…", line) for line in text.split("\n")]
-    said = ("", EN.gaps, EN.summaries)
+    said = ("", EN.gaps, EN.summaries, EN.from_step.format(title="Looking", observed=""))
     return [line for line in lines if not line.startswith((">", CUT)) and line not in said]
 
 

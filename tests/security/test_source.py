@@ -27,6 +27,7 @@ IMPORTS_OF_A_CONSTANT = {("workers/agents/specialist.py", "importlib.import_modu
 LOADS_A_TEAM = {
     ("ops/access.py", "team_of(settings, given.team)"),
     ("ops/commands/checking.py", "team_of(settings)"),
+    ("ops/commands/serving.py", "load_team(team)"),
     ("ops/commands/demo.py", "team_of(settings, team_name)"),
     ("ops/commands/requests.py", "team_of(settings)"),
     ("ops/commands/requests.py", "team_of(settings, candidate)"),

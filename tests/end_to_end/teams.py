@@ -7,6 +7,9 @@ import os
 import signal
 
 from schemas.errors import AgentFailed
+from schemas.facts import Fact, Provenance
+from schemas.results import AgentResult, ResultStatus
+from schemas.shared import FieldCard, FieldChange, Operation
 from workers.agents.agent import AgentBrief
 from workers.agents.blackbox import BlackBox
 from workers.phrases import EN
@@ -91,3 +94,47 @@ diamond = Team(
     [Constraint("number", "Number", type="integer", required=True)],
 )
 """A diamond: one branch fails for multiples of five, the other passes on its second attempt."""
+
+
+def _claim(brief: AgentBrief) -> AgentResult:
+    """Claim what the request says of this step, and bring it as a fact too."""
+    value = str(brief.constraints[brief.step_id])
+    source = Provenance(step=brief.step_id, tool="look", call_id="1", path="seen")
+    return AgentResult(
+        agent=brief.step.agent,
+        step_id=brief.step_id,
+        status=ResultStatus.COMPLETED,
+        summary=f"{brief.step.title} saw {value}.",
+        facts=(Fact(key="seen", value=value, provenance=source),),
+        changes=(FieldChange(field="colour", operation=Operation.ADD, value=value, source=f"the {brief.step_id} of it"),),
+    )
+
+
+def _pay(brief: AgentBrief) -> str:
+    return f"paid for a {brief.shared['colour']} one"
+
+
+claims = Team(
+    "claims",
+    [BlackBox("looker", _claim, facts=("seen",)), BlackBox("payer", _pay)],
+    [
+        *(
+            {"id": each, "agent": "looker", "title": title, "task": "Look.", "superstep": "look", "writes": ["colour"]}
+            for each, title in (("front", "The front"), ("back", "The back"))
+        ),
+        {
+            "id": "pay",
+            "agent": "payer",
+            "title": "Paying",
+            "task": "Pay.",
+            "depends_on": ["front", "back"],
+            "needs": ["front.seen"],
+            "reads": ["colour"],
+            "may": "commit",
+            "irreversible": True,
+        },
+    ],
+    [Constraint("front", "Front"), Constraint("back", "Back")],
+    fields=[FieldCard(name="colour", label="Colour", type="text", reducer="agree")],
+)
+"""Two steps that claim a colour, and one that commits on it: a person settles what differs, and approves what cannot be taken back."""

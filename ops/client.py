@@ -15,6 +15,7 @@ from ops.opening import Accepted
 from ops.producer import submit
 from ops.reading import Reader
 from ops.sessions import Session
+from orchestrator.desk import field_of_item
 from schemas import fields
 from schemas.blackboard import Blackboard, Event
 from schemas.broker import COMMANDS, Broker
@@ -146,20 +147,20 @@ class Client(Reader):
         step, dot, key = name.partition(".")
         if not (step and dot and key):
             raise InvalidValue(f"{name!r} is not of the form step.key", path="name")
-        await self.status(request_id)
+        seen = await self._version(request_id, fields.result(step))
         choice = RECHECK if recheck else ""
-        await self._command(MessageType.RETRACT, request_id, step_id=step, about=key, choice=choice, content=reason)
+        await self._command(MessageType.RETRACT, request_id, step_id=step, about=key, choice=choice, content=reason, seen=seen)
 
     async def decide(self, request_id: str, item: str, choice: str, reason: str) -> None:
-        """Decide an item of the desk; who decided, and why, is kept.
+        """Decide an item of the desk as it is now; who decided, and why, is kept.
 
         Raises:
             NotFound: the board has no such request.
-            Refused: there is no such item, or no such choice.
+            Refused: there is no such item, or no such choice, or it has changed meanwhile.
             OutcomeUnknown: nobody has answered; it may still be decided.
         """
-        await self.status(request_id)
-        await self._command(MessageType.DECIDE, request_id, about=item, choice=choice, content=reason)
+        seen = await self._version(request_id, field_of_item(item))
+        await self._command(MessageType.DECIDE, request_id, about=item, choice=choice, content=reason, seen=seen)
 
     async def set_rules(self, request_id: str, rules: BoundaryRules) -> None:
         """Let other boundary rules hold for a request that runs; `rules.on_rules_change` says what becomes of running steps.
@@ -169,8 +170,13 @@ class Client(Reader):
             Refused: it is over.
             OutcomeUnknown: nobody has answered.
         """
+        replays = (await self.status_record(request_id)).replays
+        await self._command(MessageType.RULES, request_id, epoch=replays, content=rules.to_json().decode())
+
+    async def _version(self, request_id: str, name: str) -> dict[str, str]:
+        """The version of a field as a command is to find it: one that is delivered late, or twice, means what its sender saw."""
         await self.status(request_id)
-        await self._command(MessageType.RULES, request_id, content=rules.to_json().decode())
+        return {name: (await self._board.read(request_id, (name,))).version(name)} if name else {}
 
     async def _command(
         self,
@@ -182,6 +188,7 @@ class Client(Reader):
         content: str = "",
         about: str = "",
         choice: str = "",
+        seen: dict[str, str] | None = None,
     ) -> None:
         """Send a command until the board shows its effect, or its refusal; each sending is a new message.
 
@@ -201,6 +208,7 @@ class Client(Reader):
                 content=content,
                 about=about,
                 choice=choice,
+                seen=seen,
             )
             sent.add(bell.id)
             try:

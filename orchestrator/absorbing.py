@@ -80,9 +80,16 @@ def _groups(view: View, outline: Outline, standing: Mapping[str, Standing]) -> I
         members = [each for each in outline.definitions if name is not None and outline.definitions[each].superstep == name] or [step]
         seen.update(members)
         if all(standing.get(each, Standing.UNKNOWN).settled for each in members):
-            left = [each for each in members if standing[each] is not Standing.SKIPPED and not is_absorbed(view, each)]
+            left = [each for each in members if _is_left(view, each, standing[each])]
             if left:
                 yield left
+
+
+def _is_left(view: View, step: str, standing: Standing) -> bool:
+    """Whether a settled step is still to be taken in: one that will not run again takes back what it had added when it did."""
+    if standing is Standing.SKIPPED:
+        return any(each == step for each, _ in view.absorbed.steps)
+    return not is_absorbed(view, step)
 
 
 @dataclass
@@ -128,7 +135,8 @@ def _take_in(
         _apply(work, step, result)
         _confirm(work, outline.definitions[step], result)
     _reduce(work)
-    return Decision(change=_change(work, group))
+    ended = [step for step in group if standing[step] is not Standing.SKIPPED]
+    return Decision(change=_change(work, group, ended, _decided_on(outline, standing, group)))
 
 
 def _of_fields(
@@ -295,8 +303,9 @@ def _reduce(work: _Absorption) -> None:
         claims = tuple(in_order(record.claims))
         if card.reducer == "sum":
             claims = _within_capacity(work, card, claims)
+        counted = [each for each in claims if not each.refused]
         contested = card.reducer == AGREE and is_contested(claims)
-        value = None if contested else reduce_claims(work.reducers[card.reducer], claims)
+        value = None if contested else reduce_claims(work.reducers[card.reducer], counted)
         work.asks |= contested and (card.arbiter is None or _must_ask(work, card, record))
         merged = {"claims": claims, "value": value, "contested": contested, "at_ms": work.view.now_ms, "settled_by": ""}
         if card.ttl_seconds is not None:
@@ -310,7 +319,10 @@ def _has_new(work: _Absorption, name: str, record: FieldRecord) -> bool:
 
 
 def _within_capacity(work: _Absorption, card: FieldCard, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Contributions in their one order, as long as their sum stays within the limit."""
+    """Contributions in their one order; those with which the sum would go over the limit stay beside it, refused.
+
+    They are kept since they may fit when an earlier one is taken back: else who came first would show.
+    """
     limit = card.capacity
     if card.capacity_of and (constraint := work.view.constraint(card.capacity_of)) and isinstance(constraint.value, int | float):
         limit = float(constraint.value)
@@ -321,11 +333,18 @@ def _within_capacity(work: _Absorption, card: FieldCard, claims: tuple[Claim, ..
     for each in claims:
         amount = float(each.value) if isinstance(each.value, int | float) else 0.0
         if total + amount > limit:
-            work.refused.append(f"{each.step}: {card.name} would be {total + amount:g}, and may be {limit:g} at most")
+            why = f"{_over(card.name)}{total + amount:g}, and may be {limit:g} at most"
+            work.refused.append(f"{each.step}: {why}")
+            kept.append(each.model_copy(update={"refused": why}))
             continue
         total += amount
-        kept.append(each)
+        kept.append(each.model_copy(update={"refused": ""}))
     return tuple(kept)
+
+
+def _over(name: str) -> str:
+    """How a refusal begins that is said anew each time the field is worked out."""
+    return f"{name} would be "
 
 
 def _withdraw(work: _Absorption, step: str, packet: Packet) -> None:
@@ -381,15 +400,29 @@ def _confirm(work: _Absorption, definition: Step, result: AgentResult) -> None:
             )
 
 
-def _change(work: _Absorption, group: Sequence[str]) -> Change:
+def _decided_on(outline: Outline, standing: Mapping[str, Standing], group: Sequence[str]) -> set[str]:
+    """The steps by which the barrier was found reached: all of the superstep, and what a skipped one was skipped for."""
+    barrier = {name for step in group if (name := outline.definitions[step].superstep) is not None}
+    found = {step for step, definition in outline.definitions.items() if step in group or definition.superstep in barrier}
+    pending = [step for step in found if standing[step] is Standing.SKIPPED]
+    while pending:
+        further = [each for each in outline.graph.inputs[pending.pop()] if each not in found]
+        found.update(further)
+        pending += further
+    return found
+
+
+def _change(work: _Absorption, group: Sequence[str], ended: Sequence[str], decided_on: set[str]) -> Change:
     view = work.view
     absorbed: AbsorbedRecord = view.absorbed
-    taken = tuple((step, seen.record.epoch) for step in group if (seen := view.step(step)) is not None)
+    taken = tuple((step, seen.record.epoch) for step in ended if (seen := view.step(step)) is not None)
     kept = tuple(each for each in absorbed.steps if each[0] not in group)
+    anew = tuple(map(_over, work.changed))
+    refused = [each for each in absorbed.refused if each.partition(":")[0] not in group and not each.partition(": ")[2].startswith(anew)]
     record = absorbed.model_copy(
         update={
             "steps": (*kept, *taken),
-            "refused": (*(each for each in absorbed.refused if each.partition(":")[0] not in group), *work.refused),
+            "refused": (*refused, *work.refused),
         }
     )
     puts = {fields.ABSORBED: record.to_json()}
@@ -416,7 +449,7 @@ def _change(work: _Absorption, group: Sequence[str]) -> Change:
     return Change(
         event="promoted" if work.promotions and not work.changed else "changes_absorbed",
         details=details,
-        expect=expected(view, fields.ABSORBED, fields.BOUNDARY, *map(fields.step, group), *read),
+        expect=expected(view, fields.ABSORBED, fields.BOUNDARY, *map(fields.step, sorted(decided_on)), *read),
         put=puts,
         dead_first=(DeadEntry(view.request_id, WAITS_FOR_A_PERSON, 0),) if work.asks else (),
     )

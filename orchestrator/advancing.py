@@ -26,7 +26,17 @@ from orchestrator.causes import (
 from orchestrator.decisions import Change, Decision, Ring, RingTask, Verdict
 from orchestrator.growing import check_further
 from orchestrator.judging import judge
-from orchestrator.scheduling import FIRST_LOOK_MS, Standing, full_fields, is_full, next_look_ms, ready_since_ms, standings
+from orchestrator.scheduling import (
+    FIRST_LOOK_MS,
+    Standing,
+    full_fields,
+    inputs_settled,
+    is_full,
+    next_look_ms,
+    partial_fields,
+    ready_since_ms,
+    standings,
+)
 from orchestrator.views import Outline, View, outline_fields
 from schemas import fields, plans
 from schemas.blackboard import ABSENT
@@ -81,7 +91,7 @@ def _onward(view: View, cause: Cause, retention_seconds: int, reducers: Mapping[
     outline = view.outline
     if outline is None:
         return Decision(read_more=outline_fields(view))
-    if _looks_at_all(view, outline, cause) and (missing := view.missing(full_fields(outline))):
+    if missing := view.missing(_looked_at(view, outline, cause)):
         return Decision(read_more=missing)
     standing = standings(view, outline)
     if growth := _take_in(view, outline, standing, retention_seconds):
@@ -100,12 +110,19 @@ def _onward(view: View, cause: Cause, retention_seconds: int, reducers: Mapping[
     return ending.answer(view, outline, standing, retention_seconds=retention_seconds)
 
 
+def _looked_at(view: View, outline: Outline, cause: Cause) -> tuple[str, ...]:
+    """What has to be read: an orchestrator that sees the request for the first time has not looked at all that decides a ring."""
+    if isinstance(cause, ResultCame) and not _looks_at_all(view, outline, cause):
+        return partial_fields(cause.step_id, outline)
+    return full_fields(outline)
+
+
 def _looks_at_all(view: View, outline: Outline, cause: Cause) -> bool:
     """Whether what follows can be decided on a full view only. A result of a step that changes nothing else needs its part."""
     if not isinstance(cause, ResultCame) or cause.step_id in outline.graph.absorbing:
         return True
     rechecks = cause.state is StepState.FAILED and outline.definitions[cause.step_id].on_failure is OnFailure.RECHECK
-    return rechecks or bool(view.version(fields.BOUNDARY) != ABSENT and view.boundary.retractions)
+    return rechecks or cause.epoch > 0 or bool(view.version(fields.BOUNDARY) != ABSENT and view.boundary.retractions)
 
 
 def _follows(view: View, outline: Outline, standing: Mapping[str, Standing], reducers: Mapping[str, Reducer]) -> Decision | None:
@@ -229,7 +246,7 @@ def _rings(view: View, outline: Outline, standing: Mapping[str, Standing], cause
             if state is Standing.RUNNING
             and (seen := view.step(step))
             and not seen.held(view.now_ms)
-            and all(standing[each].settled for each in outline.graph.inputs[step])
+            and inputs_settled(step, view, outline, standing)
         ]
     return tuple(RingTask(step) for step in ready)
 

@@ -74,6 +74,8 @@ class RetractAsked:
     """Whether the step itself is to run again."""
     message_id: str = ""
     sender: str = ""
+    version: str = ""
+    """Of the step's result as whoever asks had seen it; empty where nobody says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class DecideAsked:
     reason: str
     message_id: str = ""
     sender: str = ""
+    version: str = ""
+    """Of what the item is read off, as whoever decides had seen it; empty where nobody says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class RulesAsked:
     rules: BoundaryRules
     message_id: str = ""
     sender: str = ""
+    replays: int | None = None
+    """How often the request had gone on when it was asked for; None where nobody says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,20 @@ class DeskItem:
     """Evidence, claims and sources, a line each."""
 
 
+def field_of_item(item: str) -> str:
+    """Return the field that an item of the desk is read off; empty for what is no item."""
+    kind, _, name = item.partition(":")
+    match kind:
+        case Asks.STEP:
+            return fields.step(name)
+        case Asks.ACTION:
+            return fields.result(name.partition(".")[0])
+        case Asks.FIELD | Asks.SAID:
+            return fields.shared(name)
+        case _:
+            return ""
+
+
 def fields_of_desk(view: View, outline: Outline) -> tuple[str, ...]:
     """Return what has to be read to know the desk of a request; shared fields are those that its card names."""
     shared = view.card.fields if view.card else {}
@@ -126,8 +140,12 @@ def decide(view: View, cause: DecideAsked) -> Decision:
         return Decision(read_more=missing)
     if missing := view.missing(fields_of_desk(view, outline)):
         return Decision(read_more=missing)
+    if cause.version not in ("", view.version(field_of_item(cause.item))):
+        return _refused(f"{cause.item!r} has changed since; look at the desk again")
     items = {each.id: each for each in desk_of(view, outline)}
     item = items.get(cause.item)
+    if item is None and (again := _refused_again(view, cause)):
+        return again
     if item is None:
         return _refused(f"there is no {cause.item!r} on the desk of this request; there are: {', '.join(items) or 'none'}")
     if cause.choice not in item.choices and item.asks is not Asks.FIELD:
@@ -136,6 +154,26 @@ def decide(view: View, cause: DecideAsked) -> Decision:
         return _decided(view, outline, item, cause, last=len(items) == 1)
     except Refused as error:
         return _refused(str(error))
+
+
+def _refused_again(view: View, cause: DecideAsked) -> Decision | None:
+    """A step that somebody refused to let run, once more: whoever wrote that may have died before it left the list of dead letters."""
+    step = cause.item.removeprefix("step:")
+    ruling, seen = view.boundary.rulings.get(cause.item), view.step(step)
+    if ruling is None or seen is None or not ruling.choice == cause.choice == REFUSE or seen.record.state is not StepState.FAILED:
+        return None
+    return Decision(
+        change=Change(
+            event="decided",
+            details=_details(cause),
+            expect={fields.step(step): seen.version, fields.BOUNDARY: view.version(fields.BOUNDARY)},
+            dead_after=(DeadEntry(view.request_id, step, seen.record.epoch),),
+        )
+    )
+
+
+def _details(cause: DecideAsked) -> dict[str, str]:
+    return {"item": cause.item, "choice": cause.choice, "reason": cause.reason, **({"by": cause.sender} if cause.sender else {})}
 
 
 def _decided(view: View, outline: Outline, item: DeskItem, cause: DecideAsked, *, last: bool) -> Decision:
@@ -160,12 +198,15 @@ def _decided(view: View, outline: Outline, item: DeskItem, cause: DecideAsked, *
         dead.append(DeadEntry(view.request_id, name, seen.record.epoch))
     puts |= {fields.step(step): reopened(found.record).to_json() for step in again if (found := view.step(step))}
     goes_on = bool(again)
-    puts[fields.STATUS] = going_on(view).to_json() if goes_on else view.stored[fields.STATUS].value
+    if goes_on:
+        puts[fields.STATUS] = going_on(view).to_json()
+    elif view.status.status is RequestStatus.RUNNING:
+        puts[fields.STATUS] = view.stored[fields.STATUS].value  # every claim expects it
     read = [each for each in view.asked if each.startswith((fields.SHARED_PREFIX, fields.STEP_PREFIX))]
     return Decision(
         change=Change(
             event="decided",
-            details={"item": item.id, "choice": cause.choice, "reason": cause.reason, **({"by": cause.sender} if cause.sender else {})},
+            details=_details(cause),
             expect=expected(view, fields.BOUNDARY, *read),
             put=puts,
             expire_after_seconds=0 if goes_on else None,
@@ -195,21 +236,25 @@ def change_rules(view: View, cause: RulesAsked) -> Decision:
     status = view.status
     if status.status.over:
         return _refused(f"the request is over ({status.status}); its rules matter no more")
+    if cause.replays is not None and cause.replays < status.replays:
+        return _refused("the request was over and goes on since; look at its rules again")
     outline = view.outline
-    if outline is None:
-        return Decision(read_more=outline_fields(view)) if view.plan is not None else _refused("the request has no plan yet")
-    if missing := view.missing((*full_fields(outline), fields.BOUNDARY)):
+    if outline is None and view.plan is not None:
+        return Decision(read_more=outline_fields(view))
+    if missing := view.missing((*(full_fields(outline) if outline is not None else ()), fields.BOUNDARY)):
         return Decision(read_more=missing)
+    steps = tuple(outline.definitions) if outline is not None else ()
     puts = {fields.BOUNDARY: view.boundary.model_copy(update={"rules": cause.rules}).to_json()}
-    running = [step for step in outline.definitions if (seen := view.step(step)) and seen.record.state is StepState.RUNNING]
+    running = [step for step in steps if (seen := view.step(step)) and seen.record.state is StepState.RUNNING]
     if cause.rules.on_rules_change == "stop":
         puts |= {fields.step(step): reopened(seen.record).to_json() for step in running if (seen := view.step(step))}
-    puts[fields.STATUS] = view.stored[fields.STATUS].value
+    if status.status is RequestStatus.RUNNING:
+        puts[fields.STATUS] = view.stored[fields.STATUS].value  # every claim expects it
     return Decision(
         change=Change(
             event="rules_changed",
             details={"rules": cause.rules.version, "running": ",".join(running), **({"by": cause.sender} if cause.sender else {})},
-            expect=expected(view, fields.BOUNDARY, *map(fields.step, outline.definitions)),
+            expect=expected(view, fields.BOUNDARY, *map(fields.step, steps)),
             put=puts,
         )
     )

@@ -27,6 +27,7 @@ from orchestrator.causes import (
     cause_of_result,
 )
 from orchestrator.decisions import Decision, Verdict
+from orchestrator.desk import field_of_item
 from schemas import fields
 from schemas.blackboard import Blackboard, Due
 from schemas.broker import BROKER_DEAD_QUEUE, COMMANDS_QUEUE, RESULTS_QUEUE, Broker, Delivery
@@ -202,10 +203,12 @@ def cause_of(bell: AgentMessage) -> Cause | None:
         case MessageType.DROP:
             return DropAsked(bell.step_id or "", bell.epoch, bell.content, bell.id, bell.sender)
         case MessageType.RETRACT:
-            return RetractAsked(bell.step_id or "", bell.about, bell.content, bell.choice == RECHECK, bell.id, bell.sender)
+            step, recheck = bell.step_id or "", bell.choice == RECHECK
+            return RetractAsked(step, bell.about, bell.content, recheck, bell.id, bell.sender, bell.seen.get(fields.result(step), ""))
         case MessageType.DECIDE:
-            return DecideAsked(bell.about, bell.choice, bell.content, bell.id, bell.sender)
+            version = bell.seen.get(field_of_item(bell.about), "")
+            return DecideAsked(bell.about, bell.choice, bell.content, bell.id, bell.sender, version)
         case MessageType.RULES:
-            return RulesAsked(BoundaryRules.from_json(bell.content.encode()), bell.id, bell.sender)
+            return RulesAsked(BoundaryRules.from_json(bell.content.encode()), bell.id, bell.sender, bell.epoch)
         case MessageType.TASK | MessageType.REQUEST:
             return None

@@ -41,6 +41,9 @@ def retract(view: View, cause: RetractAsked) -> Decision:
     seen = view.step(step)
     if seen is None:
         return _refused(f"the plan has no step {step!r}; there are: {', '.join(outline.definitions)}")
+    if cause.version not in ("", view.version(fields.result(step))):
+        # Also a command that was refused once and is delivered again: what it was refused for may have come to be since.
+        return _refused(f"step {step!r} has ended anew since; look at what it says now")
     if seen.record.state is not StepState.COMPLETED:
         return _refused(f"step {step!r} is {seen.record.state}; only what a completed step said can be withdrawn")
     result = view.result(step)
@@ -69,12 +72,18 @@ def retract(view: View, cause: RetractAsked) -> Decision:
 def follow(view: View, outline: Outline, standing: Mapping[str, Standing]) -> Decision | None:
     """Return the write that deals with everything that is stale by now, or None. A full view; results are asked for."""
     if not view.boundary.retractions:
-        return None
+        if not _may_recheck(outline):
+            return None
+        if missing := view.missing((fields.ABSORBED,)):
+            return Decision(read_more=missing)
+        if not view.absorbed.rechecked:
+            return None
     results = tuple(map(fields.result, outline.definitions))
     shared = tuple(dict.fromkeys(fields.shared(name) for each in outline.definitions.values() for name in (*each.reads, *each.writes)))
     if missing := view.missing((*results, *shared, *((fields.ABSORBED, fields.CARD) if shared else ()))):
         return Decision(read_more=missing)
     stale = dict(_stale(view, outline, standing))
+    absorbed = view.absorbed
     puts: dict[str, bytes] = {}
     details: dict[str, list[str]] = {"reopened": [], "given_up": [], "to_a_person": [], "flagged": []}
     dead: list[DeadEntry] = []
@@ -102,10 +111,13 @@ def follow(view: View, outline: Outline, standing: Mapping[str, Standing]) -> De
         puts[fields.step(step)] = failed.to_json()
         details["to_a_person" if asks else "given_up"].append(step)
         dead.append(DeadEntry(view.request_id, step, seen.record.epoch))
+        if (step, seen.record.epoch) in absorbed.steps:  # what it had added is taken back like that of any failed step
+            absorbed = absorbed.model_copy(update={"steps": tuple(each for each in absorbed.steps if each[0] != step)})
+            puts[fields.ABSORBED] = absorbed.to_json()
     if not puts:
         return None
     told = {name: ",".join(steps) for name, steps in details.items() if steps}
-    read = (*map(fields.step, outline.definitions), *results, *shared, fields.BOUNDARY)
+    read = (*map(fields.step, outline.definitions), *results, *shared, fields.BOUNDARY, *((fields.ABSORBED,) if shared else ()))
     return Decision(
         change=Change(
             event="stale_found",
@@ -119,13 +131,17 @@ def follow(view: View, outline: Outline, standing: Mapping[str, Standing]) -> De
 
 def _stale(view: View, outline: Outline, standing: Mapping[str, Standing]) -> Iterator[tuple[str, str]]:
     """Each step that rests on what is no longer so, with the reason; nothing below one that is still to be settled."""
-    boundary_at = view.stored[fields.BOUNDARY].position
+    boundary = view.stored.get(fields.BOUNDARY)
+    boundary_at = 0 if boundary is None else boundary.position
     for step in outline.graph.order:
         seen, result = view.step(step), view.result(step)
         if seen is None:
             continue
-        if seen.record.state is StepState.RUNNING and seen.position < boundary_at:
-            if why := _briefed_with_withdrawn(view, outline, step):
+        if seen.record.state is StepState.RUNNING:
+            why = _cannot_go_on(outline, standing, step)
+            if not why and seen.position < boundary_at:
+                why = _briefed_with_withdrawn(view, outline, step)
+            if why:
                 yield step, why
         elif seen.record.state is StepState.COMPLETED and result is not None and result.made_with is not None:
             if _already_flagged(view, step):
@@ -141,6 +157,14 @@ def _stale(view: View, outline: Outline, standing: Mapping[str, Standing]) -> It
 def _is_open(standing: Mapping[str, Standing], name: str) -> bool:
     state = standing.get(name.partition(".")[0])
     return state is not None and not state.settled
+
+
+def _cannot_go_on(outline: Outline, standing: Mapping[str, Standing], step: str) -> str:
+    """Why a step that runs would not be started now: what it waits for was given up, or failed when it ran again."""
+    for each in outline.graph.inputs[step]:
+        if standing[each] is Standing.SKIPPED or (standing[each] is Standing.FAILED and outline.definitions[each].critical):
+            return f"{each}, which did not end well"
+    return ""
 
 
 def _briefed_with_withdrawn(view: View, outline: Outline, step: str) -> str:
@@ -186,6 +210,10 @@ def _said_to_a_user(view: View, step: str) -> list[str]:
 
 def _already_flagged(view: View, step: str) -> bool:
     return any(record.step == step and record.communicated and record.flagged for record in view.shared.values())
+
+
+def _may_recheck(outline: Outline) -> bool:
+    return any(each.on_failure is OnFailure.RECHECK for each in outline.definitions.values())
 
 
 def recheck(view: View, outline: Outline, standing: Mapping[str, Standing]) -> Decision | None:

@@ -36,12 +36,23 @@ class Standing(StrEnum):
 def standings(view: View, outline: Outline) -> dict[str, Standing]:
     """Return how every step of the plan that is in the view stands, each step after its inputs."""
     known: dict[str, Standing] = {}
-    taken_in = set(view.absorbed.steps) if outline.graph.absorbing else set()
-    absorbed = {step for step, epoch in taken_in if (seen := view.step(step)) is not None and seen.record.epoch == epoch}
+    absorbed = _absorbed(view, outline)
     steps = outline.graph.order if is_full(view, outline) else [step for step in outline.graph.order if fields.step(step) in view.stored]
     for step in steps:
         known[step] = _standing(outline.definitions[step], view.step(step), outline, known, absorbed)
     return known
+
+
+def _absorbed(view: View, outline: Outline) -> set[str]:
+    """The steps whose present epoch was taken in."""
+    taken_in = view.absorbed.steps if outline.graph.absorbing else ()
+    return {step for step, epoch in taken_in if (seen := view.step(step)) is not None and seen.record.epoch == epoch}
+
+
+def inputs_settled(step_id: str, view: View, outline: Outline, standing: Mapping[str, Standing]) -> bool:
+    """Whether nothing more happens to what a step depends on, and all of it was taken in."""
+    absorbed = _absorbed(view, outline)
+    return all(_as_input(each, standing[each], outline, absorbed).settled for each in outline.graph.inputs[step_id])
 
 
 def _as_input(step: str, state: Standing, outline: Outline, absorbed: Collection[str]) -> Standing:

@@ -54,7 +54,7 @@ def shared(name: str) -> str:
 def of_brief(step_id: str, inputs: Sequence[str] = (), constraints: Sequence[str] = (), reads: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the fields that a step's brief is built from, as far as its input steps, reads and the request's constraints are known.
 
-    Request, definition, boundary, constraints, shared fields, and of each input its definition and result; `plan` where
+    Request, definition, boundary, constraints, shared fields, and of each input its definition, record and result; `plan` where
     inputs have an order.
     """
     return (
@@ -64,7 +64,7 @@ def of_brief(step_id: str, inputs: Sequence[str] = (), constraints: Sequence[str
         *map(shared, reads),
         *map(constraint, constraints),
         *((PLAN,) if len(inputs) > 1 else ()),
-        *(name for step in inputs for name in (definition(step), result(step))),
+        *(name for step in inputs for name in (definition(step), STEP_PREFIX + step, result(step))),
     )
 
 

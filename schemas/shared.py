@@ -140,7 +140,7 @@ class Claim(Frozen):
     confidence: float = 1.0
     at: AwareDatetime | None = None
     refused: str = ""
-    """Why the owner refused the proposal."""
+    """Why the owner refused the proposal, or why the contribution does not count."""
 
     @property
     def id(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
 from schemas.errors import InvalidPlan, InvalidTeam
@@ -119,6 +120,7 @@ def check_sharers(sharers: Sequence[Sharer], cards: Mapping[str, FieldCard]) -> 
             supersteps.setdefault(each.superstep, []).append(each)
     for members in supersteps.values():
         _check_superstep(members, sharers, cards)
+    _refuse_circle(supersteps)
 
 
 def _check_sharer(sharer: Sharer, cards: Mapping[str, FieldCard]) -> None:
@@ -161,6 +163,23 @@ def _check_superstep(members: Sequence[Sharer], sharers: Iterable[Sharer], cards
                     f"step {unsettled[0]!r}, which writes it: members would see different states",
                     path=f"{member.path}.reads",
                 )
+
+
+def _refuse_circle(supersteps: Mapping[str, Sequence[Sharer]]) -> None:
+    """What depends on a member waits for the whole superstep, so two of them that stand above each other would wait for ever."""
+    above = {name: {step for member in members for step in member.above} for name, members in supersteps.items()}
+    waits = {
+        name: [other for other, members in supersteps.items() if other != name and above[name] & {each.id for each in members}]
+        for name in supersteps
+    }
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        path = next((each.path for name in circle for each in supersteps[name] if each.path), "")
+        raise InvalidPlan(
+            f"the supersteps wait for each other in a circle: {' -> '.join(reversed(circle))}", path=f"{path}.superstep"
+        ) from error
 
 
 def _after(sharer: Sharer, members: set[str]) -> bool:

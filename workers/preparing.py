@@ -14,7 +14,7 @@ from schemas.errors import ProtocolViolation
 from schemas.facts import Sensitivity
 from schemas.frozen import deep_frozen
 from schemas.plans import Step, inputs_of, needs_of
-from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord
+from schemas.requests import ConstraintRecord, PlanRecord, RequestRecord, StepRecord, StepState
 from schemas.results import AgentResult
 from schemas.shared import FieldRecord
 from schemas.teams import TeamCard
@@ -84,7 +84,8 @@ def material_of(step_id: str, stored: Mapping[str, Stored], position: int, *, no
     step = _definition(stored[fields.definition(step_id)].value)
     constraints = [stored[name] for name in map(fields.constraint, request.constraints) if name in stored]
     inputs = [each for each in inputs_of(step) if fields.definition(each) in stored]
-    results = {each: AgentResult.from_json(stored[fields.result(each)].value) for each in inputs if fields.result(each) in stored}
+    completed = [each for each in inputs if fields.result(each) in stored and _is_completed(each, stored)]
+    results = {each: AgentResult.from_json(stored[fields.result(each)].value) for each in completed}
     return Material(
         step=step,
         request=request,
@@ -97,6 +98,12 @@ def material_of(step_id: str, stored: Mapping[str, Stored], position: int, *, no
         shared={name: FieldRecord.from_json(stored[fields.shared(name)].value) for name in step.reads if fields.shared(name) in stored},
         now_ms=now_ms,
     )
+
+
+def _is_completed(step_id: str, stored: Mapping[str, Stored]) -> bool:
+    """Whether what a step said still holds: one that ran again and failed, or was given up as stale, has its old result on the board."""
+    record = stored.get(fields.step(step_id))
+    return record is None or StepRecord.from_json(record.value).state is StepState.COMPLETED
 
 
 def references_of(material: Material) -> tuple[ArtifactRef, ...]:

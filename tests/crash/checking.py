@@ -6,8 +6,8 @@ Used by the crash points and by the chaos run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from schemas import fields
 from schemas.blackboard import ABSENT, Blackboard, DeadEntry, Event, fold
@@ -32,6 +32,8 @@ class Expected:
     titles: tuple[str, ...] | None = None
     any_order: bool = False
     dead: frozenset[str] | None = frozenset()
+    shared: Mapping[str, object] = field(default_factory=dict)
+    """Shared fields that have these values at the end."""
 
 
 def doubled(events: Iterable[Event]) -> list[str]:
@@ -66,6 +68,8 @@ async def broken_promises(board: Blackboard, expected: Expected, dead: Sequence[
     if state.status is None or not state.status.status.over:
         standing = {step: record.state.value for step, record in state.steps.items()}
         return [*found, f"not finished: {state.status.status if state.status else None} {standing}"]
+    values = {name: record.value for name, record in state.shared.items()}
+    found += [f"field {name} is {values.get(name)!r}" for name, value in expected.shared.items() if values.get(name) != value]
     return [*found, *_answer(state, expected), *_letters(state, expected, events, dead)]
 
 
@@ -110,6 +114,10 @@ def _answer(state: State, expected: Expected) -> list[str]:
 def _letters(state: State, expected: Expected, events: Sequence[Event], dead: Sequence[DeadEntry]) -> list[str]:
     assert state.status is not None
     dropped = {(e.labels["step"], int(e.labels["epoch"])) for e in events if e.labels.get("event") == "dead_letter_dropped"}
+    declined = {
+        e.labels["item"].removeprefix("step:") for e in events if e.labels.get("event") == "decided" and e.labels["choice"] == "refuse"
+    }
+    dropped |= {(step, record.epoch) for step, record in state.steps.items() if step in declined}
     failed = {
         (step, record.epoch)
         for step, record in state.steps.items()

@@ -25,6 +25,7 @@ from ops.broker.rabbitmq import RabbitMQBroker
 from ops.client import Client
 from ops.commands.exits import DONE, REFUSED
 from schemas.blackboard import Event
+from schemas.gate import BoundaryRules
 from schemas.requests import request_id
 from tests.crash import teams
 from tests.crash.nursery import Child, Nursery
@@ -205,6 +206,27 @@ class Lane:
             await self._as_process("dead", "drop", request_id, step, "--reason", "nobody wants it")
         else:
             await self.client.drop(request_id, step, "nobody wants it")
+
+    async def retract(self, request_id: str, name: str) -> None:
+        """Withdraw what a step said and let it run again, until it is done."""
+        if self._clients_die:
+            await self._as_process("retract", request_id, name, "--reason", "wrong", "--recheck")
+        else:
+            await self.client.retract(request_id, name, "wrong", recheck=True)
+
+    async def decide(self, request_id: str, item: str, choice: str) -> None:
+        """Decide an item of the desk, until it is. One that was decided before its client died is refused the second time."""
+        if self._clients_die:
+            await self._as_process("desk", "decide", request_id, item, choice, "--reason", "looked at it")
+        else:
+            await self.client.decide(request_id, item, choice, "looked at it")
+
+    async def set_rules(self, request_id: str) -> None:
+        """Let other rules hold from now on, by which what runs begins anew."""
+        if self._clients_die:
+            await self._as_process("rules", request_id, "--set", "named=other", "--set", "on_rules_change=stop")
+        else:
+            await self.client.set_rules(request_id, BoundaryRules(named="other", on_rules_change="stop"))
 
     # What a test looks at.
 

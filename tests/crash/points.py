@@ -35,6 +35,12 @@ _ORCHESTRATOR: dict[str, tuple[str, ...]] = {
     "refused": ("write:command_refused", "settle:request_away"),
     "strayed": ("enter:step", "ack:task", "park:result_ready", "settle:request_later"),
     "given_up": ("write:step_failed", "dead_add:letter", "publish:letter"),
+    "merged": ("write:changes_absorbed", "dead_add:letter", "write:decided", "dead_remove:letter", "ack:decide"),
+    "asked": ("mark:request", "write:decided", "dead_remove:letter"),
+    "declined": ("write:decided", "dead_remove:letter"),
+    "retracted": ("mark:request", "write:retracted", "write:stale_found", "ack:retract"),
+    "rechecked": ("write:rechecked", "dead_remove:letter"),
+    "ruled": ("write:rules_changed", "ack:rules"),
 }
 _CLIENT: dict[str, tuple[str, ...]] = {
     "chain": ("enter:request", "write:request_opened", "recent_add:request", "enter:request:2", "publish:submit"),
@@ -42,6 +48,9 @@ _CLIENT: dict[str, tuple[str, ...]] = {
     "replayed": ("publish:replay",),
     "dropped": ("publish:drop",),
     "cancelled": ("publish:cancel",),
+    "merged": ("publish:decide",),
+    "retracted": ("publish:retract",),
+    "ruled": ("publish:rules",),
 }
 _SLOW = (
     *("client:write:request_opened:before", "client:write:request_opened:after"),

@@ -211,6 +211,59 @@ async def given_up(lane: Lane) -> list[Expected]:
     return [Expected(request, _FAILED, (), dead=frozenset({"hopeless"}))]
 
 
+async def merged(lane: Lane) -> list[Expected]:
+    """Two steps add to one field and claim different things of another; a person decides which holds."""
+    request = await lane.submit(teams.merged)
+    await lane.over(request)
+    await lane.decide(request, "field:claimed", "adds-right.0.1")
+    shared = {"total": 40, "claimed": "Right"}
+    return [Expected(request, _COMPLETED, ("Left", "Right", "Last"), any_order=True, shared=shared)]
+
+
+async def asked(lane: Lane) -> list[Expected]:
+    """A step asks a person before it runs, and is approved."""
+    request = await lane.submit(teams.asked)
+    await lane.over(request)
+    await lane.decide(request, "step:quick", "approve")
+    await lane.over(request)
+    return [Expected(request, _COMPLETED, ("Binding",))]
+
+
+async def declined(lane: Lane) -> list[Expected]:
+    """A step asks a person before it runs, and is refused: it is a gap, and no dead letter any more."""
+    request = await lane.submit(teams.asked)
+    await lane.over(request)
+    await lane.decide(request, "step:quick", "refuse")
+    return [Expected(request, _FAILED, (), dead=frozenset({"quick"}))]
+
+
+async def retracted(lane: Lane) -> list[Expected]:
+    """What a step said is withdrawn; it says something else then, and what rests on it runs again."""
+    request = await lane.submit(teams.said_again)
+    await lane.over(request)
+    await lane.retract(request, "says.word")
+    await lane.over(request)
+    return [Expected(request, _COMPLETED, ("Source", "Below", "Last"), any_order=True)]
+
+
+async def rechecked(lane: Lane) -> list[Expected]:
+    """A step lacks what it needs, so that who has to bring it runs once more."""
+    request = await lane.submit(teams.rechecked, mended=lane.folder / secrets.token_hex(8))
+    await lane.over(request)
+    return [Expected(request, _COMPLETED, ("Source", "Below"))]
+
+
+async def ruled(lane: Lane) -> list[Expected]:
+    """A request gets other rules while its step runs, which begins anew."""
+    ruled = lane.folder / secrets.token_hex(8)
+    request = await lane.submit(teams.waiting, mended=ruled)
+    await lane.event(request, event="step_claimed")
+    await lane.set_rules(request)
+    ruled.touch()
+    await lane.over(request)
+    return [Expected(request, _COMPLETED, ("Waiting",))]
+
+
 async def _replay_that_does_not_fit(lane: Lane, request: str, step: str) -> None:
     """Send a command that is refused; the request is looked at for it, at once."""
     bell = message(MessageType.REPLAY, request, sender="somebody", recipient=ORCHESTRATOR, step_id=step, epoch=5)
@@ -262,5 +315,6 @@ SCENARIOS: dict[str, Scenario] = {
             overplanned,
         ),
         *(refused, strayed, given_up),
+        *(merged, asked, declined, retracted, rechecked, ruled),
     )
 }

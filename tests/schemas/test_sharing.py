@@ -114,6 +114,14 @@ def test_steps_of_one_superstep_do_not_depend_on_each_other_even_through_others(
     assert refused.value.path == "steps.2.superstep"
 
 
+def test_supersteps_do_not_wait_for_each_other() -> None:
+    first = (step("one", superstep="s"), step("two", superstep="t", depends_on=("one",)))
+    check_card(card(*first, step("three", superstep="t", depends_on=("one",))))
+    with pytest.raises(InvalidPlan, match="in a circle") as refused:
+        check_card(card(*first, step("three", superstep="t"), step("four", superstep="s", depends_on=("three",))))
+    assert str(refused.value.path).endswith(".superstep")
+
+
 def test_members_of_a_superstep_see_one_state_only() -> None:
     check_card(card(step("one", writes=("hotel",)), step("two", superstep="s", depends_on=("one",), reads=("hotel",))))
     for reader in (step("two", superstep="s", reads=("hotel",)), step("two", superstep="s", reads=("notes",))):

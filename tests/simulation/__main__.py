@@ -29,10 +29,11 @@ def main() -> int:
     parser.add_argument("--set-back", action="store_true", help="the board loses its last second")
     parser.add_argument("--replays", action="store_true", help="everything that failed is replayed again and again")
     parser.add_argument("--forks", action="store_true", help="a third user forks requests")
+    parser.add_argument("--boundary", action="store_true", help="shared fields, and a person who withdraws, decides and changes rules")
     parser.add_argument("--crash-at", default="", help="a point at which processes die")
     parser.add_argument("--jobs", type=int, default=2, help="processes to use")
     asked = parser.parse_args()
-    wanted = Wanted(crash_at=asked.crash_at, set_back=asked.set_back, forks=asked.forks, replays=asked.replays)
+    wanted = Wanted(crash_at=asked.crash_at, set_back=asked.set_back, forks=asked.forks, replays=asked.replays, boundary=asked.boundary)
     if asked.seed is not None:
         run = simulate(asked.seed, wanted)
         print(run.told(100_000 if asked.trace else 60))

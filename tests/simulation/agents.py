@@ -18,6 +18,7 @@ from schemas.results import AgentResult, Failure, ResultStatus, Termination
 from tests.simulation.ledger import AgentRun
 from tests.simulation.plans import further_steps
 from tests.simulation.processes import LIFE, TASK, Died
+from tests.simulation.sharing import sharing
 from workers.agents.agent import AgentBrief, failed
 
 if TYPE_CHECKING:
@@ -50,12 +51,17 @@ class Agents:
         self._made += 1
         nonce = f"nonce-{self._made}"
         saw = {name.partition(".")[0]: str(fact.value) for name, fact in brief.facts.items() if name.endswith(".out")}
-        run = AgentRun(task.request_id, brief.step, task.epoch, brief.attempt, behaviour, nonce, saw, brief.text, life.name, life.kind)
+        run = AgentRun(
+            *(task.request_id, brief.step, task.epoch, brief.attempt, behaviour, nonce, saw, brief.text, life.name, life.kind),
+            reads=brief.reads,
+            position=brief.brief.position,
+        )
         self._world.ledger.ran(run)
         self._world.happened[f"agent_{behaviour}"] += 1
         self._world.trace(life, f"agent {behaviour}", task.request_id, f"{brief.step_id} attempt {brief.attempt} {nonce}")
         await asyncio.sleep(random.uniform(0.001, 1.0))
-        return await self._act(run, brief, random)
+        result = await self._act(run, brief, random)
+        return sharing(result, brief, random) if self._world.shares and isinstance(result, AgentResult) else result
 
     def _behaviour(self, random: Random, brief: AgentBrief) -> str:
         if random.random() < self._good:

@@ -19,14 +19,28 @@ from schemas.requests import (
     check_step_transition,
     request_id,
 )
-from schemas.results import FailureCode
+from schemas.results import AgentResult, FailureCode
 from tests.simulation.agents import GOOD, NONCE
 from tests.simulation.ledger import AgentRun, Told
+from tests.simulation.sharing_checks import SharingCheck
 from tests.simulation.states import State
 
 if TYPE_CHECKING:
     from tests.simulation.worlds import World
 
+_GOES_ON = {"step_replayed", "retracted", "decided"}
+"""What lets a request go on that was over."""
+_REOPENS: dict[str, frozenset[StepState]] = {
+    "step_replayed": frozenset({StepState.FAILED}),
+    "retracted": frozenset({StepState.COMPLETED}),
+    "stale_found": frozenset({StepState.COMPLETED, StepState.RUNNING}),
+    "rechecked": frozenset({StepState.COMPLETED, StepState.FAILED}),
+    "decided": frozenset({StepState.FAILED}),
+    "rules_changed": frozenset({StepState.RUNNING}),
+}
+"""Event -> the states from which it may let a step run again, in a new epoch."""
+_STANDS = {"retracted", "decided", "rules_changed"}
+"""What a person's word at the desk becomes."""
 _ENDED_FROM_OUTSIDE = {"request_cancelled", "deadline_passed", "further_steps_refused"}
 
 
@@ -54,8 +68,11 @@ class RequestCheck:
         """Step, version and due time (board, ms) of every retry."""
         self.runs: dict[str, AgentRun] = {run.nonce: run for run in world.ledger.runs if run.request_id == request}
         self.dropped: set[tuple[str, int]] = set()
+        self.claimed_on: dict[str, dict[str, AgentResult]] = {}
+        """Step -> the results that were on the board at its last claim."""
         self.origins: list[tuple[str, int]] = []
         """Request and position of every reused result, as they were taken over."""
+        self.sharing = SharingCheck(self)
 
     def broken(self, invariant: int, what: str) -> None:
         """Write down a broken promise."""
@@ -65,10 +82,13 @@ class RequestCheck:
         """Check everything that can be said of one request."""
         for event in self.events:
             self._event(event)
+            self.sharing.event(event)
             self.state.take(event)
+            self.sharing.after(event)
         self._folded()
         self._ended()
         self._briefs()
+        self.sharing.ended()
         if self.world.wanted.calm:
             self._in_time()
 
@@ -88,6 +108,9 @@ class RequestCheck:
                 self.broken(12, f"{name} was written without its step")
         if event.labels.get("event") == "dead_letter_dropped":
             self.dropped.add((event.labels["step"], int(event.labels["epoch"])))
+        elif event.labels.get("event") == "decided" and event.labels["choice"] == "refuse":
+            step = event.labels["item"].partition(":")[2]
+            self.dropped |= {(step, self.state.steps[step].epoch)} if step in self.state.steps else set()
 
     def _status(self, event: Event, after: StatusRecord) -> None:
         before = self.state.status
@@ -97,7 +120,7 @@ class RequestCheck:
             self.broken(12, str(error))
         if after.status.over:
             self._answered(event, after)
-        elif before is not None and before.status.over and event.labels.get("event") != "step_replayed":
+        elif before is not None and before.status.over and event.labels.get("event") not in _GOES_ON:
             self.broken(1, f"a request that was over went on by {event.labels.get('event')}")
 
     def _answered(self, event: Event, status: StatusRecord) -> None:
@@ -120,6 +143,8 @@ class RequestCheck:
                 self.broken(8, f"{how}, while {open_steps} were not settled")
             if not after.growth_taken_in():
                 self.broken(8, f"{how}, before all further steps were taken in")
+            if left := [step for step, record in after.steps.items() if record.state.over and not after.taken_in(step)]:
+                self.broken(3, f"{how}, before {left} were taken in")
         if how == "deadline_passed" and not self.world.wanted.set_back and self.request in self._patient():
             self.broken(1, "the request was ended by a deadline that should never have come")
         self._text(after, how)
@@ -136,12 +161,13 @@ class RequestCheck:
         in_order = sorted(completed, key=lambda step: after.stored[fields.step(step)].position)
         if list(answer.sections) != in_order:
             self.broken(8, f"sections {answer.sections} in place of {in_order}")
+        text = self.sharing.corrected(answer)
         for step in completed:
             for nonce in NONCE.findall(after.results[step].summary):
-                if NONCE.findall(answer.text).count(nonce) != 1:
-                    self.broken(8, f"the section of {step} stands {NONCE.findall(answer.text).count(nonce)} times in the answer")
+                if NONCE.findall(text).count(nonce) != 1:
+                    self.broken(8, f"the section of {step} stands {NONCE.findall(text).count(nonce)} times in the answer")
         own = {nonce for step in completed for nonce in NONCE.findall(after.results[step].summary)}
-        if strangers := set(NONCE.findall(answer.text)) - own:
+        if strangers := set(NONCE.findall(text)) - own:
             self.broken(8, f"the answer holds {strangers}, which no completed step says")
         named = {gap.step for gap in answer.gaps}
         gone = {step for step, record in after.steps.items() if record.state is StepState.FAILED}
@@ -152,9 +178,9 @@ class RequestCheck:
         if how != "request_cancelled" and missing - named:
             self.broken(8, f"the answer says nothing of {missing - named}")
         for gap in answer.gaps:
-            if gap.step and after.definitions[gap.step].title not in answer.text:
+            if gap.step and after.definitions[gap.step].title not in text:
                 self.broken(8, f"the gap {gap.step} stands under no title in the answer")
-        if "stage-" in answer.text or any(agent in answer.text for agent in ("archivist", "botanist", "chemist", "worker")):
+        if "stage-" in text or any(agent in text for agent in ("archivist", "botanist", "chemist", "worker")):
             self.broken(8, "an internal name stands in the answer")
 
     def _step(self, event: Event, step: str, after: StepRecord) -> None:
@@ -163,13 +189,13 @@ class RequestCheck:
             check_step_transition(before.state if before else None, after.state, Role(event.role))
         except BrieflineError as error:
             self.broken(12, f"{step}: {error}")
-        if self.state.status is not None and self.state.status.status.over and event.labels.get("event") != "step_replayed":
+        if self.state.status is not None and self.state.status.status.over and event.labels.get("event") not in _GOES_ON:
             self.broken(10, f"{step} went to {after.state} after the end of the request")
         if before is None:
             return
-        if event.labels.get("event") == "step_replayed":
-            if before.state is not StepState.FAILED or after.epoch != before.epoch + 1 or after.attempt:
-                self.broken(13, f"{step} was replayed from {before.state} epoch {before.epoch} to epoch {after.epoch}")
+        if after.state is StepState.PENDING and (allowed := _REOPENS.get(event.labels.get("event", ""))):
+            if before.state not in allowed or after.epoch != before.epoch + 1 or after.attempt:
+                self.broken(13, f"{step} was reopened from {before.state} epoch {before.epoch} to epoch {after.epoch}")
         elif after.epoch != before.epoch:
             self.broken(13, f"{step} came to epoch {after.epoch} by {event.labels.get('event')}")
         if event.role == Role.WORKER:
@@ -202,7 +228,8 @@ class RequestCheck:
 
     def _by_worker(self, event: Event, step: str, before: StepRecord, after: StepRecord) -> None:
         if after.state is StepState.RUNNING:
-            unsettled = [each for each in inputs_of(self.state.definitions[step]) if not self.state.passed(each)]
+            passed = self.state.ended_well if self.world.set_back else self.state.passed  # what was taken in may be lost, and is again
+            unsettled = [each for each in inputs_of(self.state.definitions[step]) if not passed(each)]
             if unsettled:
                 self.broken(7 if self.state.stopped(step) else 3, f"{step} was claimed before {unsettled} were settled")
             if after.attempt != before.attempt + 1 or after.attempt > after.max_attempts:
@@ -210,6 +237,7 @@ class RequestCheck:
             if before.state is StepState.PENDING and event.at_ms < self.state.stored[fields.step(step)].at_ms + before.not_before_ms:
                 self.broken(10, f"{step} was claimed before its time")
             self.claims[step] = event
+            self.claimed_on[step] = dict(self.state.results)
             return
         if after.state is StepState.PENDING and after.not_before_ms:
             self.retries.append((step, event.put[fields.step(step)][0], event.at_ms + after.not_before_ms))
@@ -250,9 +278,9 @@ class RequestCheck:
         if made != kept:
             self.broken(10, f"{step}: the result of {made} (epoch, attempt, worker) was kept for {kept}")
         for each, seen in run.saw.items():
-            stored = self.state.results.get(each)
+            stored = self.claimed_on[step].get(each)
             value = next((str(fact.value) for fact in stored.facts if fact.key == "out"), None) if stored else None
-            if seen != value or self.state.stored[fields.result(each)].position > claim.position:
+            if seen != value:
                 self.broken(3, f"{step} was made from {each}={seen}, the board says {value}")
 
     # At the end.
@@ -312,7 +340,8 @@ class RequestCheck:
 
     def _passed_on(self, nonce: str, run: AgentRun) -> bool:
         """Whether a step that was asked for passed the nonce on as a fact of its own (`seen`)."""
-        return any(nonce in other.saw.values() for other in self.runs.values() if other.nonce in run.text)
+        told = (other for other in self.runs.values() if other.nonce in run.text or f"{other.step.id}.seen" in run.reads)
+        return any(nonce in other.saw.values() for other in told)
 
 
 def _told_the_truth(world: World) -> None:
@@ -328,10 +357,33 @@ def _told_the_truth(world: World) -> None:
             world.ledger.broken(13, f"{told.what} was confirmed, and the step is in epoch {state.steps[details[0]].epoch}")
         elif what in ("cancel", "replay") and told.outcome == "refused" and _took_effect(world, told):
             world.ledger.broken(13, f"{told.what} was done, and its user was told that it is refused: {told.detail}")
+        elif what in ("retract", "decide", "rules") and told.outcome in ("done", "refused"):
+            _stands(world, told, state)
     openings = Counter(told.request_id for told in world.ledger.told if told.outcome == "new")
     for request, count in openings.items():
         if count > 1:
             world.ledger.broken(9, f"{request} was told to be new {count} times")
+
+
+def _stands(world: World, told: Told, state: State) -> None:
+    """What a person was told of the desk stands on the board, and what was refused does not."""
+    what, name, *choice = told.what.split(" ")
+    effect = [event for event in world.events(told.request_id) if event.cause in told.bells and event.labels.get("event") in _STANDS]
+    if told.outcome == "refused":
+        if effect:
+            world.ledger.broken(13, f"{told.what} was done, and its user was told that it is refused: {told.detail}")
+        return
+    later = [event for event in world.events(told.request_id) if effect and event.position > effect[-1].position]
+    if what == "retract":
+        kept = any(each.name == name for each in state.boundary.retractions)
+    elif what == "decide":
+        again = any(event.labels.get("event") == "decided" and event.labels["item"] == name for event in later)
+        kept = name in state.boundary.rulings and (again or state.boundary.rulings[name].choice == choice[0])
+    else:
+        again = any(event.labels.get("event") == "rules_changed" for event in later)
+        kept = state.boundary.rules is not None and (again or state.boundary.rules.version == name)
+    if not effect or not kept:
+        world.ledger.broken(13, f"{told.what} was confirmed, and does not stand on the board")
 
 
 def _took_effect(world: World, told: Told) -> bool:

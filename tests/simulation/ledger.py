@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,15 @@ from schemas.broker import Address, Exchange
 from schemas.messages import AgentMessage, MessageType
 from schemas.plans import Step, inputs_of
 from schemas.requests import RequestStatus, StepState
-from schemas.results import FailureCode
+from schemas.results import FailureCode, ReadOf
 from tests.simulation.states import State
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Life
     from tests.simulation.worlds import World
+
+
+COMMANDS = frozenset({MessageType.REPLAY, MessageType.DROP, MessageType.CANCEL, MessageType.RETRACT, MessageType.DECIDE, MessageType.RULES})
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class AgentRun:
     text: str
     life: str
     kind: str
+    reads: Mapping[str, ReadOf] = field(default_factory=dict)
+    """What its brief carried, by the versions that stood in it."""
+    position: int = 0
+    """Of the claim that the brief is of."""
 
 
 @dataclass
@@ -144,7 +151,7 @@ class Ledger:
             case MessageType.SUBMIT:
                 if state.plan is None and not state.status.status.over:
                     self.broken(14, f"SUBMIT of {bell.request_id} was acked by {life.name} before the plan was written")
-            case MessageType.REPLAY | MessageType.DROP | MessageType.CANCEL:
+            case kind if kind in COMMANDS:
                 answered = any(event.cause == bell.id for event in self.world.events(bell.request_id))
                 if not answered and not (bell.type is MessageType.CANCEL and state.status.status is RequestStatus.CANCELLED):
                     self.broken(14, f"{bell.type} {bell.id} was acked by {life.name} before it was done or refused")
@@ -179,6 +186,7 @@ class Ledger:
         if state.status.status.over:
             return
         still = {stored.version for name, stored in state.stored.items() if name.startswith(fields.STEP_PREFIX)}
+        ready &= {state.stored[fields.step(step)].version for step in state.definitions if state.ready(step)}
         for version in ready & still:
             if (bell.request_id, version) not in self.tasks_rung:
                 self.broken(14, f"RESULT of {bell.step_id} was acked before the step at version {version}, ready below it, was rung")

@@ -37,6 +37,7 @@ from schemas.blackboard import Blackboard, Due, Outcome, Write, Written
 from schemas.broker import Address, Delivery
 from schemas.messages import AgentMessage, MessageType
 from schemas.requests import RequestStatus, StepRecord, StepState
+from tests.simulation.boundary_mutations import AT_THE_BOUNDARY, commands_that_mean_whatever_is_there_by_now
 from tests.simulation.ports import SimulatedBoard, SimulatedBroker
 from tests.simulation.processes import TASK, Life
 from tests.simulation.runs import simulate
@@ -49,6 +50,7 @@ from workers.worker import Worker
 ORDINARY = Wanted()
 REPLAYS = Wanted(replays=True)
 FORKS = Wanted(forks=True)
+BOUNDARY = Wanted(boundary=True)
 
 
 @dataclass(frozen=True)
@@ -555,6 +557,13 @@ MUTATIONS = (
     Mutation("reused_whatever_it_rests_on", reused_whatever_it_rests_on, wanted=FORKS),
     Mutation("reused_in_another_order", reused_in_another_order, wanted=FORKS),
     Mutation("reused_after_the_fork_has_begun", reused_after_the_fork_has_begun, wanted=FORKS),
+    *(Mutation(apply.__name__, apply, wanted=BOUNDARY, seeds=500) for apply in AT_THE_BOUNDARY),
+    Mutation(
+        "commands_that_mean_whatever_is_there_by_now",
+        commands_that_mean_whatever_is_there_by_now,
+        seeds=1000,
+        wanted=Wanted(boundary=True, crash_at="orchestrator.write.command_refused:after"),
+    ),
 )
 
 

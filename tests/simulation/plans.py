@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from random import Random
 
+from schemas.gate import BoundaryRules
 from schemas.plans import Budget, Step
 from schemas.results import AgentResult
+from schemas.shared import FieldCard
 from workers.agents.agent import AgentBrief
 from workers.agents.blackbox import BlackBox
 from workers.team import Team
@@ -17,11 +19,15 @@ ROUTES = "ABCDEFGHIJKL"
 
 
 def team_of(
-    function: Callable[[AgentBrief], Awaitable[AgentResult | str]], steps: tuple[Step, ...], *, deadline_seconds: float = 3000.0
+    function: Callable[[AgentBrief], Awaitable[AgentResult | str]],
+    steps: tuple[Step, ...],
+    *,
+    fields: tuple[FieldCard, ...] = (),
+    rules: BoundaryRules | None = None,
 ) -> Team:
-    """A team of black boxes that all do what `function` does."""
-    agents = [BlackBox(name, function, facts=FACTS) for name in AGENTS]
-    return Team("random", agents, steps, deadline_seconds=deadline_seconds)
+    """A team of black boxes that all do what `function` does; with shared fields, they say one more thing."""
+    agents = [BlackBox(name, function, facts=(*FACTS, *(("tone",) if fields else ()))) for name in AGENTS]
+    return Team("random", agents, steps, deadline_seconds=3000.0, fields=fields, rules=rules)
 
 
 def steps_of(random: Random) -> tuple[Step, ...]:

@@ -10,7 +10,8 @@ from tests.simulation.runs import simulate
 SLOW = {
     *("claim_without_status", "claim_without_inputs", "count_only_versions", "look_that_settles_what_it_did_not_see"),
     *("taken_over_while_an_input_is_open", "notice_fails_a_healthy_step", "end_expects_status_alone"),
-    *("claim_of_a_held_step",),
+    *("claim_of_a_held_step", "rechecked_again_and_again", "recheck_looks_at_nobody_else"),
+    *("retraction_without_the_status", "commands_that_mean_whatever_is_there_by_now"),
 }
 """Found after hundreds of seeds: left to the command."""
 QUICK = [mutation for mutation in MUTATIONS if mutation.name not in SLOW]

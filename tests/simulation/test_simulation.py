@@ -66,6 +66,25 @@ FORKING = tuple(
     for when in ("before", "after")
 )
 """The same of a fork: its user's calls, and what the orchestrator takes over."""
+_AT_THE_BOUNDARY = {
+    "orchestrator": (
+        *("write.changes_absorbed", "write.promoted", "write.retracted", "write.stale_found", "write.rechecked", "write.decided"),
+        *("write.rules_changed", "dead_add", "dead_remove", "ack.RETRACT", "ack.DECIDE", "ack.RULES"),
+    ),
+    "worker": ("write.step_regated",),
+    "reviewer": ("read", "dead_list", "publish.RETRACT", "publish.DECIDE", "publish.RULES"),
+}
+BOUNDARY = tuple(f"{kind}.{call}:{when}" for kind, calls in _AT_THE_BOUNDARY.items() for call in calls for when in ("before", "after"))
+"""The same of what changes shared fields, withdraws and decides."""
+AT_THE_BOUNDARY = (
+    *("superstep_absorbed", "boundary_refused", "boundary_promoted", "boundary_withdrawn", "state_changed"),
+    *("contested", "contested_for_its_arbiter", "settled_by_arbiter", "flagged"),
+    *("boundary_retracted", "boundary_reopened", "boundary_given_up", "boundary_to_a_person", "boundary_flagged", "boundary_rechecked"),
+    *("boundary_decided", "boundary_rules_changed", "boundary_step_regated", "changed_while_it_ran", "answer_corrected"),
+    *("desk_step", "desk_action", "desk_field", "desk_said"),
+    *(f"told_{what}_{how}" for what in ("retract", "decide", "rules") for how in ("done", "refused", "unknown")),
+)
+"""All that has to happen to shared fields, and at the desk, within a few hundred seeds."""
 TRIES_AT_A_POINT = 400
 
 
@@ -98,6 +117,37 @@ def test_invariants_hold_when_requests_are_forked_while_they_run_and_afterwards(
     kept(*runs)
     happened = sum((run.happened for run in runs), Counter[str]())
     assert {"step_reused", "forked_while_it_ran", "forked_when_it_was_over"} <= happened.keys()
+
+
+@pytest.mark.parametrize("first", range(0, SET_BACK_SEEDS, AT_A_TIME))
+@pytest.mark.parametrize(
+    "wanted",
+    [Wanted(boundary=True), Wanted(boundary=True, set_back=True), Wanted(boundary=True, forks=True)],
+    ids=["", "set back", "forks"],
+)
+def test_invariants_hold_when_values_are_merged_contested_withdrawn_and_decided(first: int, wanted: Wanted) -> None:
+    kept(*(simulate(seed, wanted) for seed in range(first, first + AT_A_TIME)))
+
+
+def test_all_that_can_happen_at_the_boundary_does() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(50_000, 50_800):
+        run = simulate(seed, Wanted(boundary=True))
+        kept(run)
+        happened += run.happened
+        if happened.keys() >= set(AT_THE_BOUNDARY):
+            return
+    assert set(AT_THE_BOUNDARY) - happened.keys() == set()
+
+
+@pytest.mark.parametrize("point", BOUNDARY)
+def test_invariants_hold_at_the_boundary_when_a_process_dies_at(point: str) -> None:
+    for seed in range(40_000, 40_000 + TRIES_AT_A_POINT):
+        run = simulate(seed, Wanted(boundary=True, crash_at=point))
+        kept(run)
+        if run.crashed_at[point]:
+            return
+    pytest.fail(f"no process came to {point} in {TRIES_AT_A_POINT} seeds")
 
 
 @pytest.mark.parametrize("point", FORKING)

@@ -125,7 +125,7 @@ class Operator:
     async def _act(self, client: Client, life: Life) -> None:
         for each in [request for request, at in self._cancel.items() if at <= life.now]:
             del self._cancel[each]
-            await self._command(life, "cancel", each, lambda each=each: client.cancel(each, "changed my mind"))  # type: ignore[misc]
+            await command(self._world, life, "cancel", each, lambda each=each: client.cancel(each, "changed my mind"))  # type: ignore[misc]
         letters = await client.dead()
         for letter in letters:
             await self._answer(client, life, letter)
@@ -137,31 +137,33 @@ class Operator:
             wrong = -1 if epoch and life.random.random() < 0.1 else 0
             if life.random.random() < 0.3:  # two operators at once
                 asking = (client.replay(request, step, epoch), client.replay(request, step, epoch + wrong))
-                await self._command(life, f"replay {step} {epoch}", request, lambda: _both(*asking))
+                await command(self._world, life, f"replay {step} {epoch}", request, lambda: both(*asking))
             else:
-                await self._command(life, f"replay {step} {epoch}", request, lambda: client.replay(request, step, epoch))
+                await command(self._world, life, f"replay {step} {epoch}", request, lambda: client.replay(request, step, epoch))
         elif self._drops and life.random.random() < 0.3:
-            await self._command(life, f"drop {step} {epoch}", request, lambda: client.drop(request, step, "not worth it"))
-
-    async def _command(self, life: Life, what: str, request: str, call: Callable[[], Awaitable[object]]) -> None:
-        before = len(self._world.ledger.commands_sent[life.name])
-        told = Told(what, request, "", detail=life.name)
-        try:
-            told.detail = str(await call())
-            told.outcome = "done"
-        except OutcomeUnknown as error:
-            told.outcome, told.detail = "unknown", str(error)
-        except (NotFound, Refused) as error:
-            told.outcome, told.detail = "refused", str(error)
-        except Unavailable as error:
-            told.outcome, told.detail = "unavailable", str(error)
-        told.bells = tuple(self._world.ledger.commands_sent[life.name][before:])
-        self._world.happened[f"told_{what.partition(' ')[0]}_{told.outcome}"] += 1
-        self._world.trace(life, f"told {what}: {told.outcome}", request, told.detail)
-        self._world.ledger.told.append(told)
+            await command(self._world, life, f"drop {step} {epoch}", request, lambda: client.drop(request, step, "not worth it"))
 
 
-async def _both(*calls: Awaitable[object]) -> list[object]:
+async def command(world: World, life: Life, what: str, request: str, call: Callable[[], Awaitable[object]]) -> None:
+    """Let a user send a command, and write down what the user was told."""
+    before = len(world.ledger.commands_sent[life.name])
+    told = Told(what, request, "", detail=life.name)
+    try:
+        told.detail = str(await call())
+        told.outcome = "done"
+    except OutcomeUnknown as error:
+        told.outcome, told.detail = "unknown", str(error)
+    except (NotFound, Refused) as error:
+        told.outcome, told.detail = "refused", str(error)
+    except Unavailable as error:
+        told.outcome, told.detail = "unavailable", str(error)
+    told.bells = tuple(world.ledger.commands_sent[life.name][before:])
+    world.happened[f"told_{what.partition(' ')[0]}_{told.outcome}"] += 1
+    world.trace(life, f"told {what}: {told.outcome}", request, told.detail)
+    world.ledger.told.append(told)
+
+
+async def both(*calls: Awaitable[object]) -> list[object]:
     """Wait for all; a refusal of one of them is no error where the other was first."""
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]

@@ -18,6 +18,7 @@ from ops.broker.memory import MemoryBroker, _Arrived
 from orchestrator.orchestrator import Orchestrator
 from schemas.blackboard import Event
 from schemas.errors import BrieflineError
+from schemas.gate import BoundaryRules
 from tests.simulation.agents import Agents
 from tests.simulation.clock import VirtualLoop
 from tests.simulation.faults import CALM, CountingHand, profile_of
@@ -27,8 +28,11 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.plans import steps_of, team_of
 from tests.simulation.ports import SimulatedBoard, SimulatedBroker
 from tests.simulation.processes import Died, Life
+from tests.simulation.reviewers import Reviewer
+from tests.simulation.sharing import SHARE, shared_by
 from tests.simulation.states import State
 from tests.simulation.users import Operator, Producer, Wish
+from workers.team import Team
 from workers.worker import Worker
 
 PATIENCE_SECONDS = 1500.0
@@ -51,6 +55,8 @@ class Wanted:
     """Whether a third user takes requests up from their middle."""
     replays: bool = False
     """Whether deadlines are short and everything that failed is replayed again and again, at once or much later."""
+    boundary: bool = False
+    """Whether there are shared fields for sure, and a person who withdraws, decides and changes rules."""
 
 
 @dataclass
@@ -91,11 +97,15 @@ class World:
         self.ack_after_seconds = self.random.choice((6.0, 20.0, 600.0))
         self.lease_seconds = self.random.choice((1.0, 5.0))
         self._agents = Agents(self, self.random)
+        drawn = Random(f"{self.seed}/boundary")
+        self.shares = drawn.random() < SHARE or self.wanted.boundary
         self._crashes_left = self.random.choice((0, 2, 4)) if not self.wanted.calm else 0
         self._aimed_left = 2 if self.wanted.crash_at else 0
         self._background: set[asyncio.Task[None]] = set()
         self._states: dict[str, tuple[State, int]] = {}
+        self.reviewer: Reviewer | None = None
         self._draw_users()
+        self._shared_team = self._draw_boundary(drawn) if self.shares else None
         self._draw_processes()
 
     def _draw_users(self) -> None:
@@ -116,6 +126,18 @@ class World:
         self.operator = Operator(self, draw, self.keys)
         self.forker = Forker(self, Random(f"{self.seed}/forker"), self.keys) if self.wanted.forks else None
 
+    def _draw_boundary(self, drawn: Random) -> Team:
+        """One team with shared fields for all requests: a worker serves one team."""
+        wanted = [wish for wish in self.producer.wishes if wish.team is not None]
+        longest = max((wish.team.steps for wish in wanted if wish.team), key=len)
+        steps, cards = shared_by(drawn, longest)
+        rules = BoundaryRules(on_rules_change=drawn.choice(("keep", "regate", "stop")))
+        team = team_of(self._agents.run, steps, fields=cards, rules=rules)
+        for wish in wanted:
+            wish.team = team
+        self.reviewer = Reviewer(self, drawn, self.keys)
+        return team
+
     def _draw_processes(self) -> None:
         names = [f"orchestrator-{number}" for number in range(self.random.choice((1, 2)))]
         names += [f"worker-{number}" for number in range(self.random.choice((1, 2, 3)))]
@@ -127,7 +149,10 @@ class World:
         self._sweep_seconds = self.random.choice((0.5, 1.0, 2.0))
         self._grace_seconds = self.random.choice((0.0, 5.0))
         self._concurrency = self.random.choice((1, 2, 8))
-        self._worker_team = team_of(self._agents.run, steps_of(self.random)[:1])
+        if self.reviewer is not None:
+            self.processes.append(Process("reviewer-0", self.reviewer.live))
+        team = team_of(self._agents.run, steps_of(self.random)[:1])
+        self._worker_team = self._shared_team or team
 
     async def _orchestrate(self, life: Life) -> None:
         board, broker = SimulatedBoard(life), SimulatedBroker(life)
@@ -270,6 +295,8 @@ class World:
                 return
             if process.name.startswith("client") and self.operator.done:
                 return
+            if process.name.startswith("reviewer") and self.reviewer is not None and self.reviewer.done:
+                return
             if process.name.startswith("forker") and self.forker is not None and self.forker.done:
                 return
             if self.ending:
@@ -306,7 +333,8 @@ class World:
         self.trace(None, "quiet" if still else "out of patience")
 
     def _over(self) -> bool:
-        if not (self.producer.done and self.operator.done and (self.forker is None or self.forker.done)):
+        users = (self.producer, self.operator, self.forker, self.reviewer)
+        if not all(user is None or user.done for user in users):
             return False
         states = [self.state(request_id) for request_id in self.board._requests]
         return all(state.status is not None and state.status.status.over for state in states)

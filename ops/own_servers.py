@@ -57,19 +57,20 @@ def is_free(port: int) -> bool:
 
 def redis_answers(host: str, port: int) -> bool:
     """Whether a Redis that is done loading (or one that asks for a password) answers there within a second."""
-    return _reply(host, port, b"PING\r\n").startswith((b"+PONG", b"-NOAUTH"))
+    return reply_of(host, port, b"PING\r\n").startswith((b"+PONG", b"-NOAUTH"))
 
 
 def rabbitmq_answers(host: str, port: int) -> bool:
     """Whether an AMQP 0-9-1 broker sends its Connection.Start there within a second."""
-    return _reply(host, port, b"AMQP\x00\x00\x09\x01")[:3] == b"\x01\x00\x00"
+    return reply_of(host, port, b"AMQP\x00\x00\x09\x01")[:3] == b"\x01\x00\x00"
 
 
-def _reply(host: str, port: int, greeting: bytes) -> bytes:
+def reply_of(host: str, port: int, greeting: bytes, size: int = 16) -> bytes:
+    """The first bytes, `size` at most, that a server says to this greeting; none where it says nothing within a second."""
     try:
         with socket.create_connection((host, port), timeout=1) as line:
             line.sendall(greeting)
-            return line.recv(16)
+            return line.recv(size)
     except OSError:
         return b""
 
@@ -205,14 +206,22 @@ class RabbitMQProcess(OwnServer):
     """A RabbitMQ on the shipped configuration, with its own node name, cookie and port mapper.
 
     `options` are further lines of rabbitmq.conf as pairs, such as `{"consumer_timeout": "60000"}`; they win over the file.
+    One that is `beside` another, which runs, joins its cluster as it starts for the first time, and uses its cookie and mapper.
     """
 
     name = "RabbitMQ"
     stop_seconds = 40.0
 
-    def __init__(self, folder: Path, port: int | None = None, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int | None = None,
+        options: Mapping[str, str] | None = None,
+        beside: RabbitMQProcess | None = None,
+    ) -> None:
         super().__init__(folder, port)
         self.options = dict(options or {})
+        self._beside = beside
 
     @property
     def url(self) -> str:
@@ -227,11 +236,29 @@ class RabbitMQProcess(OwnServer):
 
     def _launch(self) -> dict[str, int]:
         self._record = {**self._record, "port_mapper": free_port(), "distribution": free_port()}
+        if self._beside is not None:
+            return self._launch_beside(self._beside)
         self._write_configuration()
         # A port mapper of our own leaves nothing behind, and no rabbitmqctl for another node can meet this one.
         # The Erlang machine would start one as a daemon that nobody ends.
         companion = self._spawn(["epmd", "-address", LOOPBACK, "-port", str(self._record["port_mapper"])])
         return {**self._record, "companion": companion, "pid": self._spawn([rabbitmq_program()], self._environment())}
+
+    def _launch_beside(self, first: RabbitMQProcess) -> dict[str, int]:
+        self._record["port_mapper"] = first._record["port_mapper"]
+        nodes = {f"cluster_formation.classic_config.nodes.{n}": node.node_name for n, node in enumerate((first, self), 1)}
+        self.options |= {"cluster_formation.peer_discovery_backend": "classic_config", **nodes}
+        self._write_configuration()
+        cookie = self.folder / ".erlang.cookie"
+        cookie.unlink(missing_ok=True)
+        cookie.write_bytes((first.folder / ".erlang.cookie").read_bytes())
+        cookie.chmod(0o400)
+        return {**self._record, "pid": self._spawn([rabbitmq_program()], self._environment())}
+
+    @property
+    def node_name(self) -> str:
+        """Its name among Erlang's nodes."""
+        return f"briefline-{self.port}@localhost"
 
     def _write_configuration(self) -> None:
         lines = dict(_settings_of(RABBITMQ_CONF))
@@ -247,7 +274,7 @@ class RabbitMQProcess(OwnServer):
             "HOME": folder,  # Erlang makes its cookie there
             "ERL_EPMD_PORT": str(self._record["port_mapper"]),
             "ERL_EPMD_ADDRESS": LOOPBACK,
-            "RABBITMQ_NODENAME": f"briefline-{self.port}@localhost",
+            "RABBITMQ_NODENAME": self.node_name,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_NODE_IP_ADDRESS": LOOPBACK,
             "RABBITMQ_DIST_PORT": str(self._record["distribution"]),

@@ -1,9 +1,10 @@
-"""RabbitMQ and Redis for development and tests: `python -m ops.servers start | stop | run -- COMMAND...`
+"""RabbitMQ and Redis for development and tests: `python -m ops.servers start | stop | run -- COMMAND... | cluster -- COMMAND...`
 
 A server is taken where it is found, in this order: named by URL (BRIEFLINE_RABBITMQ_URL, BRIEFLINE_REDIS_URL), started
 here before, listening on its default port. What is missing is started as an ordinary process under `.servers/`, and
 installed first where apt and root are at hand. `run` gives a command both URLs and stops afterwards what it started
-itself. This room never stops or reconfigures a server that it did not start. Called by make and by the tests.
+itself; `cluster` does so with a Redis in cluster mode and three RabbitMQ nodes, which are always its own. This room never
+stops or reconfigures a server that it did not start. Called by make and by the tests.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ops.own_clusters import RabbitMQCluster, RedisCluster
 from ops.own_servers import (
     LOOPBACK,
     OwnServer,
@@ -61,7 +63,7 @@ class Kind:
         parts = urlsplit(url)
         if parts.scheme == "unix":
             return Path(parts.path).is_socket()
-        if parts.scheme in ("amqps", "rediss"):
+        if parts.scheme in ("amqps", "rediss", "rediss+cluster"):
             return True  # its greeting is inside TLS: the client will tell
         return self.answers(parts.hostname or LOOPBACK, parts.port or self.default_port)
 
@@ -142,9 +144,23 @@ def borrowed(environ: Mapping[str, str] = os.environ, folder: Path = FOLDER) -> 
         yield urls
 
 
-def run(command: Sequence[str]) -> int:
+@contextmanager
+def clustered(folder: Path = FOLDER) -> Iterator[dict[str, str]]:
+    """A Redis in cluster mode, one node with all slots, and three joined RabbitMQ nodes, until the block is left; variable -> URL."""
+    for kind in KINDS:
+        install(kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="cluster-", dir=folder) as place,
+        RedisCluster(Path(place) / REDIS.package) as redis,
+        RabbitMQCluster(Path(place)) as rabbitmq,
+    ):
+        yield {REDIS.variable: redis.url, RABBITMQ.variable: rabbitmq.url}
+
+
+def run(command: Sequence[str], servers: Callable[[], AbstractContextManager[dict[str, str]]] = borrowed) -> int:
     """Runs a command with both URLs in its environment and returns its exit code (128 + n when signal n ended it)."""
-    with borrowed() as urls:
+    with servers() as urls:
         code = subprocess.run(command, env={**os.environ, **urls}, check=False).returncode
     return code if code >= 0 else 128 - code
 
@@ -203,6 +219,8 @@ def main(arguments: Sequence[str]) -> int:
                 print("\n".join(f"{name} stopped" for name in stop()) or "nothing of ours was running")
             case ["run", "--", *command] if command:
                 return run(command)
+            case ["cluster", "--", *command] if command:
+                return run(command, clustered)
             case _:
                 print(__doc__, file=sys.stderr)
                 return 2

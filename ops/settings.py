@@ -87,8 +87,10 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    redis_url: Annotated[str, _url("redis", "rediss", "unix")] = Field(
-        "redis://127.0.0.1:6379/0", description="Redis of the blackboard", examples=["redis://:password@redis.internal:6379/0"]
+    redis_url: Annotated[str, _url("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")] = Field(
+        "redis://127.0.0.1:6379/0",
+        description="Redis of the blackboard; redis+cluster:// names any node of a cluster of several",
+        examples=["redis://:password@redis.internal:6379/0"],
     )
     rabbitmq_url: Annotated[str, _url("amqp", "amqps")] = Field(
         "amqp://guest:guest@127.0.0.1:5672/",

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from ops.artifacts.folder import FolderShelf
 from ops.artifacts.keeping import KeptArtifacts, Shelf
 from ops.artifacts.memory import MemoryShelf
+from ops.blackboard.cluster import ClusterBlackboard
 from ops.blackboard.redis import RedisBlackboard
 from ops.broker.rabbitmq import RabbitMQBroker
 from ops.crash_points import CrashingBlackboard, CrashingBroker, crash_points
@@ -23,9 +24,10 @@ from workers.agents.models import OpenAICompatible
 from workers.team import Team, load_team
 
 
-def board_of(settings: Settings) -> RedisBlackboard:
+def board_of(settings: Settings) -> RedisBlackboard | ClusterBlackboard:
     """Return the blackboard of the settings, to be entered with `async with`."""
-    return RedisBlackboard(
+    kind = ClusterBlackboard if "+cluster" in urlsplit(settings.redis_url).scheme else RedisBlackboard
+    return kind(
         settings.redis_url,
         prefix=settings.key_prefix,
         call_timeout_seconds=settings.call_timeout_seconds,

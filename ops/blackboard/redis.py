@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError, ResponseError
@@ -23,14 +23,16 @@ from ops.blackboard.grace import Grace
 from ops.blackboard.instance import Instance, read_instance
 from ops.blackboard.keys import board_key, dead_key, due_keys, events_key, recent_key, request_keys, shard_of
 from ops.blackboard.pipelining import Argument, Pipe
-from ops.blackboard.refusals import translated
-from ops.blackboard.replies import event_of, outcome_of, snapshot_of, write_arguments
+from ops.blackboard.refusals import Elsewhere, translated
+from ops.blackboard.replies import event_of, outcome_of, slots_of, snapshot_of, write_arguments
 from ops.blackboard.safety import findings, refuse_unsafe
 from ops.blackboard.waking import SAFETY_SECONDS, woken
 from ops.blackboard.watching import Hints
 from ops.findings import Finding
 from schemas.blackboard import DeadEntry, Due, Event, Outcome, Snapshot, Write
 from schemas.errors import InvalidValue, Unavailable
+
+T = TypeVar("T")
 
 EVENTS_PER_READ = 200
 RECENT_KEPT = 10_000
@@ -124,12 +126,19 @@ class RedisBlackboard:
 
     async def _find_library(self) -> None:
         """Say at start, and not at the first request, that the functions are missing and this user may not load them."""
-        with suppress(Unavailable):  # the first call will tell
+        with suppress(Unavailable, Elsewhere):  # the first call will tell
             await self._pipe.call("FCALL_RO", self._functions["read"], 3, *request_keys(self._prefix, "nothing")[:3])
 
     async def check(self) -> list[Finding]:
         """Return how safe the server's settings are (eviction, persistence, memory, version, role), and which board it is."""
         return await self._once(self._look)
+
+    async def slots(self) -> list[tuple[int, int, tuple[str, int]]]:
+        """Return who has which slots, as the server of a Redis Cluster says: first and last one, host and port of their primary."""
+        return await self._once(self._slots)
+
+    async def _slots(self, connection: AbstractConnection) -> list[tuple[int, int, tuple[str, int]]]:
+        return slots_of(await ask(connection, "CLUSTER", "SLOTS"), self._pool.connection_kwargs.get("host", ""))
 
     async def _look(self, connection: AbstractConnection) -> list[Finding]:
         info = await read_info(connection)
@@ -141,7 +150,7 @@ class RedisBlackboard:
             pass
         return [*findings(info, config), self._instance.finding()]
 
-    async def _once(self, act: Callable[[AbstractConnection], Awaitable[list[Finding]]]) -> list[Finding]:
+    async def _once(self, act: Callable[[AbstractConnection], Awaitable[T]]) -> T:
         """Do something over a connection that nobody else uses, once, within the deadline."""
         try:
             async with asyncio.timeout(self._deadline):
@@ -276,10 +285,14 @@ class RedisBlackboard:
         found: list[Due] = []
         for shard in range(len(self._due_keys)):
             if len(found) < limit:
-                key = self._due_keys[(self._due_turn + shard) % len(self._due_keys)]
-                reply = await self._index("due", key, limit - len(found), forward_ms)
-                found += [Due(member.decode(), int(mark)) for member, mark in zip(reply[1::2], reply[2::2], strict=True)]
+                found += await self.due_of((self._due_turn + shard) % len(self._due_keys), limit - len(found), forward_ms)
         return found
+
+    async def due_of(self, shard: int, limit: int, forward_ms: int) -> list[Due]:
+        """Do what `due` does for one shard of the index."""
+        check_length(forward_ms, 1, "the way forward")
+        reply = await self._index("due", self._due_keys[shard], limit, forward_ms)
+        return [Due(member.decode(), int(mark)) for member, mark in zip(reply[1::2], reply[2::2], strict=True)]
 
     async def settle(self, due: Due, delay_ms: int | None) -> None:
         """See `Blackboard.settle`."""

@@ -15,6 +15,17 @@ _PASSING = ("READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "MIS
 _UNLOADED = "Function not found"
 
 
+class Elsewhere(UnsafeServer):
+    """The key is on another node of a Redis Cluster. `arriving`: its slot is on its way there, so `address` has it soon."""
+
+    def __init__(self, address: tuple[str, int], *, arriving: bool) -> None:
+        super().__init__(
+            "this Redis is one node of a cluster that has others: name it as one, redis+cluster://HOST:PORT (rediss+cluster:// with TLS)"
+        )
+        self.address = address
+        self.arriving = arriving
+
+
 class Refusal(Enum):
     """What to do about an error that Redis answered."""
 
@@ -35,6 +46,8 @@ def refusal_of(error: Exception) -> Refusal:
 def translated(error: Exception) -> BrieflineError:
     """Return the error for the caller."""
     text = message_of(error)
+    if isinstance(error, redis_errors.AskError):  # MOVED is a kind of it
+        return Elsewhere(error.node_addr, arriving=not isinstance(error, redis_errors.MovedError))
     if isinstance(error, redis_errors.OutOfMemoryError) or text.startswith("OOM"):
         return BoardOutOfMemory("Redis is at its maxmemory and refuses the write; nothing was changed")
     if is_forbidden(error):

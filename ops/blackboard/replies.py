@@ -125,3 +125,8 @@ def event_of(entry: Sequence[Any]) -> Event:
         )
     except (ValueError, TypeError) as error:
         raise Unreadable(f"event {identity!r} is damaged: {error}") from error
+
+
+def slots_of(reply: Sequence[Sequence[Any]], asked: str) -> list[tuple[int, int, tuple[str, int]]]:
+    """Read a reply to CLUSTER SLOTS: first and last slot, host and port of the primary; one without a host is `asked` itself."""
+    return [(int(first), int(last), (primary[0].decode() if primary[0] else asked, int(primary[1]))) for first, last, primary, *_ in reply]

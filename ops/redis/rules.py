@@ -15,7 +15,7 @@ from ops.blackboard.keys import board_key, dead_key
 from ops.users import ADMIN, Duty, User
 
 # Connecting (with the look at the server's settings), the functions, what they send, and the hints.
-LOOKING = ("ping", "info", "time", "get", "fcall_ro", "hget", "hmget", "xrange", "zrevrange", "subscribe", "unsubscribe")
+LOOKING = ("ping", "info", "time", "get", "fcall_ro", "hget", "hmget", "xrange", "zrevrange", "subscribe", "unsubscribe", "cluster|slots")
 # Every command that a function may come to: Redis does not roll back what it did before one is refused.
 WRITING = ("fcall", "hset", "hlen", "xlen", "xadd", "pexpiretime", "pexpireat", "publish", "zadd", "zscore")
 COMMANDS: Mapping[Duty, tuple[str, ...]] = {

@@ -19,6 +19,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models.function import FunctionModel
 
 from ops.access import Secrets, keep_secrets, main
+from ops.blackboard.cluster import ClusterBlackboard
 from ops.blackboard.redis import RedisBlackboard
 from ops.broker.rabbitmq import RabbitMQBroker
 from ops.own_servers import free_port
@@ -165,7 +166,7 @@ async def test_no_object_shows_a_secret_and_no_error_does_whole_trace_included(
     assert leaks("\n".join([*shown, *capsys.readouterr()])) == []
 
 
-def everything_of(part: RedisBlackboard | RabbitMQBroker) -> str:
+def everything_of(part: RedisBlackboard | ClusterBlackboard | RabbitMQBroker) -> str:
     """The `repr` of a part and of each thing of ours in it, which is what a debugger or a log of locals would show."""
     ours = [value for value in vars(part).values() if type(value).__module__.startswith("ops.")]
     return "\n".join(map(repr, [part, *ours]))

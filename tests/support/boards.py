@@ -10,6 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ops.blackboard.cluster import ClusterBlackboard
 from ops.blackboard.memory import MemoryBlackboard
 from ops.blackboard.redis import RedisBlackboard
 from schemas.blackboard import ABSENT, After, Conflict, Held, Lease, Outcome, Snapshot, Write, Written
@@ -35,7 +36,7 @@ class Clock:
 class Bench:
     """A board under test, with the request that the test works on."""
 
-    board: MemoryBlackboard | RedisBlackboard
+    board: MemoryBlackboard | RedisBlackboard | ClusterBlackboard
     clock: Clock | None = None
     request_id: str = field(default_factory=lambda: f"r-{secrets.token_hex(6)}")
 
@@ -129,5 +130,6 @@ async def bench_of(kind: str, url: str = "", prefix: str = "") -> AsyncIterator[
         async with MemoryBlackboard(clock=clock) as memory:
             yield Bench(memory, clock)
     else:
-        async with RedisBlackboard(url, prefix=prefix, lease_seconds=LEASE_SECONDS) as redis:
+        board = ClusterBlackboard if url.startswith("redis+cluster") else RedisBlackboard
+        async with board(url, prefix=prefix, lease_seconds=LEASE_SECONDS) as redis:
             yield Bench(redis)

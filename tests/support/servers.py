@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import time
 from types import TracebackType
 from typing import Self
 
+from ops.own_clusters import RedisCluster
 from ops.own_servers import OwnServer, RabbitMQProcess, RedisProcess
+from tests.support.boards import LEASE_SECONDS
 
 
 class _ThrowAway(OwnServer):
@@ -52,6 +56,13 @@ class _ThrowAway(OwnServer):
 
 class OwnRedis(_ThrowAway, RedisProcess):
     """A Redis of the test's own; `options` win over the shipped redis.conf."""
+
+
+def grown(cluster: RedisCluster, seconds: int = LEASE_SECONDS) -> None:
+    """Wait until each node is that old: a young server counts as one that was away, and nobody takes a step over."""
+    for index in range(len(cluster.nodes)):
+        while not (told := re.search(rb"uptime_in_seconds:(\d+)", cluster.command(index, "INFO", "server"))) or int(told[1]) < seconds:
+            time.sleep(0.05)
 
 
 class OwnRabbitMQ(_ThrowAway, RabbitMQProcess):

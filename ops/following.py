@@ -1,7 +1,8 @@
 """Following one request: its events as they come, and a clear end where the board no longer has it.
 
 A board that was replaced by an empty one tells nobody: a watch of it waits for ever. So where nothing has come for a
-while, the request is looked at, and who waits is told what became of it. Called by `ops.client`.
+while, the request's status is watched as well, which tells of a board that is another one, and who waits is told what
+became of the request. Called by `ops.client`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from schemas import fields
-from schemas.blackboard import Blackboard, Event
-from schemas.errors import NotFound, Unavailable
+from schemas.blackboard import Blackboard, Event, Snapshot
+from schemas.errors import NotFound
 
 LOOK_SECONDS = 10.0
 """How long silence is trusted before the request is looked at."""
@@ -27,31 +28,36 @@ async def events_of(board: Blackboard, request_id: str, after: int, *, look_seco
     Raises:
         NotFound: the board no longer has the request.
     """
-    async with aclosing(board.watch(request_id, after)) as events:
+    async with aclosing(board.watch(request_id, after)) as events, aclosing(_signs(board, request_id, look_seconds)) as signs:
         coming = asyncio.ensure_future(anext(events))
+        sign = asyncio.ensure_future(anext(signs))
         try:
             while True:
-                await asyncio.wait({coming}, timeout=look_seconds)
+                await asyncio.wait({coming, sign}, return_when=asyncio.FIRST_COMPLETED)
                 if coming.done():
                     event = coming.result()
                     after = event.position
                     yield event
                     coming = asyncio.ensure_future(anext(events))
-                elif await _elsewhere(board, request_id, after):
-                    return
+                else:
+                    position = sign.result().position
+                    if position == 0:
+                        raise gone(request_id)
+                    if position < after:
+                        return
+                    sign = asyncio.ensure_future(anext(signs))
         finally:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
+            for each in (coming, sign):
+                each.cancel()
+            await asyncio.gather(coming, sign, return_exceptions=True)
 
 
-async def _elsewhere(board: Blackboard, request_id: str, after: int) -> bool:
-    try:
-        position = (await board.read(request_id, (fields.STATUS,))).position
-    except Unavailable:
-        return False
-    if position == 0:
-        raise gone(request_id)
-    return position != after
+async def _signs(board: Blackboard, request_id: str, look_seconds: float) -> AsyncGenerator[Snapshot, None]:
+    """Yield the status where it may have changed, or the board may be another one; nobody is asked before `look_seconds` have passed."""
+    await asyncio.sleep(look_seconds)
+    async with aclosing(board.watch_field(request_id, fields.STATUS, look_seconds=look_seconds)) as snapshots:
+        async for snapshot in snapshots:
+            yield snapshot
 
 
 def gone(request_id: str) -> NotFound:

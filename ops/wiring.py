@@ -24,8 +24,8 @@ from workers.agents.models import OpenAICompatible
 from workers.team import Team, load_team
 
 
-def board_of(settings: Settings) -> RedisBlackboard | ClusterBlackboard:
-    """Return the blackboard of the settings, to be entered with `async with`."""
+def board_of(settings: Settings, *, stays_in_touch: bool = False) -> RedisBlackboard | ClusterBlackboard:
+    """Return the blackboard of the settings, to be entered with `async with`. `stays_in_touch`: for who takes steps over."""
     kind = ClusterBlackboard if "+cluster" in urlsplit(settings.redis_url).scheme else RedisBlackboard
     return kind(
         settings.redis_url,
@@ -34,6 +34,7 @@ def board_of(settings: Settings) -> RedisBlackboard | ClusterBlackboard:
         deadline_seconds=settings.call_deadline_seconds,
         pool_size=settings.pool_size,
         lease_seconds=settings.lease_seconds,
+        stays_in_touch=stays_in_touch,
     )
 
 
@@ -79,7 +80,7 @@ async def connected(settings: Settings, role: str = "client") -> AsyncIterator[t
         InvalidSettings: the environment asks for a crash at a point that is none.
     """
     points = crash_points(role, os.environ)
-    async with board_of(settings) as board, broker_of(settings, role) as broker:
+    async with board_of(settings, stays_in_touch=role != "client") as board, broker_of(settings, role) as broker:
         if points is None:
             yield board, broker
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from itertools import chain
 from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -19,7 +20,7 @@ import structlog
 from redis.crc import key_slot
 
 from ops.blackboard.checking import check_request_id, encodable
-from ops.blackboard.keys import dead_key, due_keys, events_key, recent_key, shard_of
+from ops.blackboard.keys import board_key, dead_key, due_keys, events_key, recent_key, shard_of
 from ops.blackboard.redis import RedisBlackboard
 from ops.blackboard.refusals import Elsewhere
 from ops.blackboard.waking import SAFETY_SECONDS
@@ -61,8 +62,9 @@ class ClusterBlackboard:
         self._closed = False
         self._board_at(_address_of(self._seed))  # what is wrong with an option is said now
 
-    def _board_at(self, address: Address) -> RedisBlackboard:
-        return RedisBlackboard(_url_at(self._seed, address), prefix=self._prefix, deadline_seconds=self._deadline, **self._options)
+    def _board_at(self, address: Address, owners: Sequence[tuple[int, int, Address]] = ()) -> RedisBlackboard:
+        url, id_key = _url_at(self._seed, address), _id_key(self._prefix, address, owners)
+        return RedisBlackboard(url, prefix=self._prefix, deadline_seconds=self._deadline, id_key=id_key, **self._options)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -87,7 +89,7 @@ class ClusterBlackboard:
         """Return how safe each node's settings are, and how many nodes there are."""
         owners = await self._board_at(_address_of(self._seed)).slots()
         addresses = sorted({owner for _, _, owner in owners})
-        found = await asyncio.gather(*(self._board_at(address).check() for address in addresses))
+        found = await asyncio.gather(*(self._board_at(address, owners).check() for address in addresses))
         covered = sum(last - first + 1 for first, last, _ in owners)
         whole = Finding(Level.OK, f"Redis Cluster of {len(addresses)} nodes with slots")
         if covered < 16_384:
@@ -171,7 +173,7 @@ class ClusterBlackboard:
     async def _hold(self, address: Address, node: _Node) -> None:
         """Keep the board of one node open until it has no slot any more, or this board is closed."""
         try:
-            async with self._board_at(address) as board:
+            async with self._board_at(address, self._owners) as board:
                 node.board.set_result(board)
                 await node.leave.wait()
         except Exception as error:
@@ -323,6 +325,13 @@ def _address_of(url: str) -> Address:
     if not parts.hostname:
         raise InvalidValue("the URL of a Redis Cluster names a node by host and port", path="redis_url")
     return parts.hostname, parts.port or 6379
+
+
+def _id_key(prefix: str, address: Address, owners: Sequence[tuple[int, int, Address]]) -> str:
+    """The key of the id of a node's part of the board: one that lies there; a client notices a node that was replaced by it."""
+    mine = [(first, last) for first, last, owner in owners if owner == address]
+    keys = chain([board_key(prefix)], (board_key(prefix, part) for part in range(16_384)))
+    return next((key for key in keys if any(first <= key_slot(key.encode()) <= last for first, last in mine)), board_key(prefix))
 
 
 def _url_at(url: str, address: Address) -> str:

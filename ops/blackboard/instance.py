@@ -12,13 +12,10 @@ from datetime import UTC, datetime
 
 import structlog
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import MovedError, ResponseError
+from redis.exceptions import ResponseError
 
 from ops.blackboard.connecting import ask
 from ops.findings import Finding, Level
-
-ELSEWHERE = "elsewhere"
-"""What a node of a Redis Cluster has instead of an id, where another node has the key."""
 
 log = structlog.get_logger()
 
@@ -36,7 +33,7 @@ class Instance:
         """Take in the id that a new connection has found; None where it could not be read."""
         if found is None or found == self.id:
             return
-        if self.id not in (None, ELSEWHERE) and found != ELSEWHERE:
+        if self.id is not None:
             self.replaced = self.id, found
             log.error("board_replaced", key=self.key, old=self.id, new=found, reason="what the old board held is not on this one")
         self.id = found
@@ -45,8 +42,6 @@ class Instance:
         """Say which board this is, for `briefline check`."""
         if self.id is None:
             return Finding(Level.WARN, "the board's id can be neither read nor written", f"Let clients SET and GET the key {self.key}")
-        if self.id == ELSEWHERE:
-            return Finding(Level.OK, "the board's id is on another node")
         if self.replaced is not None:
             old, new = self.replaced
             return Finding(Level.WARN, f"board {new}; until it was replaced: {old}", "Find out where the data of the old one is")
@@ -54,7 +49,7 @@ class Instance:
 
 
 async def read_instance(connection: AbstractConnection, key: str, now_ms: int) -> str | None:
-    """Return the board's id, writing a new one where there is none; None where an access list forbids both, `ELSEWHERE` on another node.
+    """Return the board's id, writing a new one where there is none; None where an access list forbids both.
 
     The id begins with the board's time at which it was made, so that a person sees when a board began.
     """
@@ -62,8 +57,6 @@ async def read_instance(connection: AbstractConnection, key: str, now_ms: int) -
     offered = f"{made}-{secrets.token_hex(6)}"
     try:
         found = await ask(connection, "SET", key, offered, "NX", "GET")
-    except MovedError:
-        return ELSEWHERE
     except ResponseError:  # no memory for it, a replica, or an access list: what is there can perhaps be read
         try:
             found = await ask(connection, "GET", key)

@@ -29,9 +29,9 @@ def shard_of(member: str) -> int:
     return crc32(member.partition("#")[0].encode()) % SHARDS
 
 
-def board_key(prefix: str) -> str:
-    """Return the key of the board's id, written once and never changed."""
-    return f"{prefix}:board"
+def board_key(prefix: str, part: int | None = None) -> str:
+    """Return the key of the board's id, written once and never changed; each node of a Redis Cluster has a part's."""
+    return f"{prefix}:board" if part is None else f"{prefix}:board:{part}"
 
 
 def dead_key(prefix: str) -> str:

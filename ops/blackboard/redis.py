@@ -30,7 +30,7 @@ from ops.blackboard.waking import SAFETY_SECONDS, woken
 from ops.blackboard.watching import Hints
 from ops.findings import Finding
 from schemas.blackboard import DeadEntry, Due, Event, Outcome, Snapshot, Write
-from schemas.errors import InvalidValue, Unavailable
+from schemas.errors import BrieflineError, InvalidValue, Unavailable
 
 T = TypeVar("T")
 
@@ -61,6 +61,8 @@ class RedisBlackboard:
         pool_size: int = 32,
         lease_seconds: float = 5.0,
         check_safety: bool = True,
+        stays_in_touch: bool = True,
+        id_key: str | None = None,
     ) -> None:
         if not prefix or "{" in prefix or "}" in prefix:
             raise InvalidValue("a key prefix is not empty and has no braces", path="prefix")
@@ -71,7 +73,12 @@ class RedisBlackboard:
         self._library = load_library()
         self._functions = {verb: self._library.function(verb) for verb in _FUNCTIONS}
         self._grace = Grace(lease_seconds)
-        self._instance = Instance(board_key(prefix))
+        self._instance = Instance(id_key or board_key(prefix))
+        self._look_now: asyncio.Future[Any] | None = None
+        self._looked_at = 0.0
+        self._touch = asyncio.Event()
+        if stays_in_touch:
+            self._touch.set()
         self._pool = connection_pool(url, size=max(2, pool_size), wait_seconds=call_timeout_seconds)
         # A read of many events would hold up what is small and urgent: it has connections of its own.
         self._pipe = self._new_pipe()
@@ -186,6 +193,7 @@ class RedisBlackboard:
         pause = self._grace.lease_ms / 3000
         heard = 0
         while True:
+            await self._touch.wait()
             await asyncio.sleep(pause)
             if self._grace.heard_ms == heard:
                 try:
@@ -208,6 +216,7 @@ class RedisBlackboard:
         check(write)
         start = ("FCALL", self._functions["write"], 5, *request_keys(self._prefix, request_id))
         if write.unheld:  # a reconnection may find that the board was away: what it found goes with the command
+            self._touch.set()
             reply = await self._pipe.call_late(lambda: (*start, *write_arguments(write, self._grace)))
         else:
             reply = await self._pipe.call(*start, *write_arguments(write, self._grace))
@@ -240,6 +249,7 @@ class RedisBlackboard:
         async with self._hints.of(events_key(self._prefix, request_id)) as wake:
             while True:
                 wake.clear()
+                known = self._instance.id
                 try:
                     for event in await self.events(request_id, after):
                         after = event.position
@@ -247,7 +257,7 @@ class RedisBlackboard:
                 except Unavailable:
                     if self._pipe.closed:
                         raise
-                await woken(wake)
+                await self._news(wake, known, SAFETY_SECONDS)
 
     async def watch_field(self, request_id: str, name: str, *, look_seconds: float = SAFETY_SECONDS) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`. It outlasts an absence of the server."""
@@ -257,12 +267,34 @@ class RedisBlackboard:
             await woken(wake, CONFIRMATION_SECONDS)
             while True:
                 wake.clear()
+                known = self._instance.id
                 try:
                     yield await self.read(request_id, (name,))
                 except Unavailable:
                     if self._pipe.closed:
                         raise
-                await woken(wake, look_seconds)
+                await self._news(wake, known, look_seconds)
+
+    async def _news(self, wake: asyncio.Event, known: str | None, look_seconds: float) -> None:
+        """Wait for a hint, or until this is not the board any more that it was; one look at its id serves all who wait."""
+        while True:
+            await woken(wake, look_seconds)
+            if wake.is_set() or await self._found(look_seconds) != known or known is None:
+                return
+
+    async def _found(self, look_seconds: float) -> str | None:
+        """Return the board's id as it was found within the last `look_seconds`; None where it cannot be."""
+        now = asyncio.get_running_loop().time()
+        if self._look_now is None or (self._look_now.done() and now - self._looked_at >= look_seconds / 2):
+            self._looked_at = now
+            self._look_now = self._pipe.call("GET", self._instance.key)
+        try:
+            found = await asyncio.shield(self._look_now)
+        except BrieflineError:
+            return None
+        if found is not None:
+            self._instance.met(found.decode(errors="replace"))
+        return None if found is None else self._instance.id
 
     async def enter(self, member: str, delay_ms: int) -> None:
         """See `Blackboard.enter`."""

@@ -41,7 +41,7 @@ def rules_of(user: User, prefix: str) -> list[str]:
     indexes = [f"{start}due:*", dead, f"{dead}:*"]
     marks = [f"role:{user.duty}", *(f"agent:{_literal(agent)}" for agent in user.agents)]
     writes: list[str] = []
-    reads = [_literal(board_key(prefix))]
+    reads = [_literal(board_key(prefix)), f"{start}board:*"]
     match user.duty:
         case Duty.ORCHESTRATOR | Duty.WORKER:
             writes = [f"{start}{{*", *indexes]
@@ -54,7 +54,7 @@ def rules_of(user: User, prefix: str) -> list[str]:
     rules += [f"~{key}" for key in writes] + [f"%R~{key}" for key in (*reads, *(f"{start}{mark}" for mark in marks))]
     rules += [f"+{command}" for command in COMMANDS[user.duty]]
     # The board's id is written by whoever comes first.
-    return [*rules, f"(+set ~{_literal(board_key(prefix))})"] if user.duty is Duty.ORCHESTRATOR else rules
+    return [*rules, f"(+set ~{_literal(board_key(prefix))} ~{start}board:*)"] if user.duty is Duty.ORCHESTRATOR else rules
 
 
 def _literal(text: str) -> str:

@@ -15,6 +15,7 @@ from orchestrator.causes import Cause, Continued, ResultCame, Submitted
 from orchestrator.decisions import Change, Decision, Ring, RingStatus, RingTask, Verdict
 from orchestrator.scheduling import full_fields, partial_fields
 from orchestrator.views import Outline, View, outlined, view_of
+from orchestrator.waiting import Stoppers, applies, is_open, stopper_fields
 from schemas import fields
 from schemas.blackboard import Blackboard, Outcome, Write, Written
 from schemas.broker import Address, Broker
@@ -50,6 +51,7 @@ class Actor:
         self._retention_seconds = retention_seconds
         self._reducers = reducers
         self._outlines: OrderedDict[str, Outline] = OrderedDict()
+        self._stoppers = Stoppers()
         self._declared: set[str] = set()
 
     async def act(self, request_id: str, cause: Cause) -> Decision:
@@ -78,7 +80,7 @@ class Actor:
                     view = await self._look(request_id, cause)
             else:
                 break
-        self._keep(view, decision)
+        self._keep(view, decision, asked)
         if decision.verdict is Verdict.REFUSED:
             await self._note_refusal(request_id, asked, decision.reason)
         await self.ring(decision.rings, view)
@@ -91,6 +93,11 @@ class Actor:
             if isinstance(cause, Submitted):
                 names += (fields.CARD, fields.BOUNDARY)
         elif isinstance(cause, ResultCame):
+            if applies(cause, outline) and (stopper := self._stoppers.get(request_id, cause.step_id, outline)):
+                names = stopper_fields(cause.step_id, stopper, outline)
+                view = view_of(await self._board.read(request_id, names), outline)
+                if is_open(view, stopper):
+                    return view
             names = partial_fields(cause.step_id, outline)
         else:
             names = full_fields(outline)
@@ -177,10 +184,13 @@ class Actor:
         await self._broker.declare_agent(agent)
         self._declared.add(agent)
 
-    def _keep(self, view: View, decision: Decision) -> None:
+    def _keep(self, view: View, decision: Decision, asked: Cause) -> None:
         if decision.over or view.outline is None:
             self._outlines.pop(view.request_id, None)
+            self._stoppers.forget(view.request_id)
             return
+        if isinstance(asked, ResultCame) and applies(asked, view.outline):
+            self._stoppers.put(view, asked.step_id)
         self._outlines[view.request_id] = view.outline
         self._outlines.move_to_end(view.request_id)
         if len(self._outlines) > _OUTLINES_KEPT:

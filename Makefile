@@ -12,7 +12,7 @@ SEED ?= 1
 MINUTES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test lint types format simulate mutants crash-points chaos bench bench-context servers stop-servers lock
+.PHONY: help install dev demo test test-clusters lint types format simulate mutants crash-points chaos bench bench-context servers stop-servers lock
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,6 +25,10 @@ demo: install ## run the BitMall team on the demo request: no server, no key
 
 test: lint types ## linters, types and all tests; starts RabbitMQ and Redis if none is found
 	@$(BIN)/python -m ops.servers run -- $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-clusters: dev ## the tests that share servers, on a Redis in cluster mode and three RabbitMQ nodes
+	@$(BIN)/python -m ops.servers cluster -- $(BIN)/python -m pytest -n 2 --dist loadgroup -m "servers and not own_server" \
+	  tests/contract tests/system tests/ops/blackboard tests/ops/broker tests/faults $(ARGS)
 
 lint: dev ## ruff and the import contracts
 	@$(BIN)/ruff check .
@@ -45,6 +49,9 @@ crash-points: dev ## let each process die before and after each durable step, on
 
 chaos: dev ## break processes, servers and lines while requests run (REQUESTS=500 SEED=1 MINUTES=3)
 	@$(BIN)/python -m tests.chaos --requests $(REQUESTS) --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+
+growth: dev ## measure what a request costs as numbers grow, on servers of its own (full size: ARGS=--full)
+	@$(BIN)/python -m ops.bench.growth $(ARGS)
 
 # In an environment of its own: what it is measured beside stays out of the others.
 bench: ## measure CPU, speed and memory beside Celery and others (a quick look: ARGS="--only briefline,celery --pairs 2")

@@ -209,7 +209,8 @@ class Blackboard(Protocol):
         """Yield a snapshot of one field now, and again whenever a write may have changed it (what it was in between is skipped).
 
         Cheaper than `watch` for who waits for an end: writes of other fields wake nobody. After `look_seconds` of silence
-        it looks by itself, so that a board which lost the request is noticed. Close it when done.
+        it makes sure that the board is still the one it was, with one question for all who wait in this process, and looks
+        again where it is not, so that a board which lost the request is noticed. Close it when done.
         """
         ...
 

@@ -35,8 +35,17 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 def peak_rss_mib(pid: int) -> float:
     """The most memory that the process has held at a time, in MiB; 0 when it is gone."""
+    return _status_mib(pid, "VmHWM")
+
+
+def rss_mib(pid: int) -> float:
+    """The memory that the process holds now, in MiB; 0 when it is gone."""
+    return _status_mib(pid, "VmRSS")
+
+
+def _status_mib(pid: int, line: str) -> float:
     with contextlib.suppress(OSError):
-        found = re.search(r"^VmHWM:\s+(\d+) kB", (PROC / str(pid) / "status").read_text(), re.MULTILINE)
+        found = re.search(rf"^{line}:\s+(\d+) kB", (PROC / str(pid) / "status").read_text(), re.MULTILINE)
         return int(found[1]) / 1024 if found else 0.0
     return 0.0
 

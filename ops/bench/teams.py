@@ -51,6 +51,16 @@ diamond = Team("diamond", NO_OPS, [_step("a"), _step("b", ["a"]), _step("c", ["a
 held = Team("held", [HOLDER], [_step("held", agent="holder")])
 
 
+def plan_of(shape: str, length: int) -> list[dict[str, object]]:
+    """So many steps that do nothing: a `chain`, a `fan` of steps side by side, or those and one that has to `join` them."""
+    names = [f"s{number}" for number in range(length)]
+    if shape == "chain":
+        return [_step(name, names[max(0, index - 1) : index], "a") for index, name in enumerate(names)]
+    if shape == "fan":
+        return [_step(name, agent="a") for name in names]
+    return [*(_step(name, agent="a") for name in names[:-1]), _step(names[-1], names[:-1], "b")]
+
+
 def _look_up(subject: str) -> dict[str, object]:
     """All that is known of a subject."""
     return {f"value{number}": f"{subject} {number}" for number in range(FACTS)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -162,7 +163,19 @@ def test_run_gives_the_urls_to_the_command_and_returns_its_exit_code() -> None:
     assert (done.returncode, done.stdout.split()) == (7, list(NAMED.values()))
 
 
-@pytest.mark.parametrize("arguments", [[], ["begin"], ["run"], ["run", "--"], ["start", "now"]])
+@pytest.mark.own_server
+def test_a_cluster_is_joined_serves_one_command_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with servers.clustered(tmp_path) as urls:
+        with redis.Redis.from_url(urls["BRIEFLINE_REDIS_URL"]) as client:
+            assert client.info("cluster")["cluster_enabled"] == 1
+        control = servers.controller(urls["BRIEFLINE_RABBITMQ_URL"], tmp_path)
+        assert control is not None
+        status = json.loads(control("--quiet", "--formatter", "json", "cluster_status"))
+        assert len(status["running_nodes"]) == 3
+    assert _processes_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["begin"], ["run"], ["run", "--"], ["cluster"], ["cluster", "--"], ["start", "now"]])
 def test_a_wrong_call_shows_how_to_call_it(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert servers.main(arguments) == 2
     assert "start | stop | run -- COMMAND" in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_agents_are_a_list_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("field", "bad", "said"),
     [
-        ("redis_url", "http://127.0.0.1/", "must begin with redis:// or rediss:// or unix://"),
+        ("redis_url", "http://127.0.0.1/", "must begin with redis:// or rediss:// or redis+cluster:// or rediss+cluster:// or unix://"),
         ("rabbitmq_url", "amqp://", "names no host"),
         ("rabbitmq_url", "amqp://a:b@host:99999/", "is not a URL"),
         ("tenant", "a{b}", "without blanks and braces"),

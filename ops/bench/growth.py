@@ -31,6 +31,7 @@ from ops.bench.processes import rss_mib, tree
 from ops.bench.running import Servers, own_servers
 from ops.bench.teams import NO_OPS, chain, plan_of
 from ops.blackboard.memory import MemoryBlackboard
+from ops.blackboard.redis import RedisBlackboard
 from ops.broker.memory import MemoryBroker
 from ops.broker.topology import DEFAULT_PREFIX
 from ops.embedded import Runtime, serving
@@ -76,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell(found, "CPU ms a request")
         found["memory in MiB"] = uvloop.run(_long_run(servers, parts, sizes.long_run))
         _tell(found, "memory in MiB")
+        found["kept"] = uvloop.run(_kept(servers))
+        _tell(found, "kept")
     target = ROOT / "build" / "growth.json"
     target.parent.mkdir(exist_ok=True)
     target.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
@@ -126,6 +129,19 @@ async def _long_run(servers: Servers, parts: dict[str, list[int]], number: int, 
         await asyncio.sleep(RETENTION_SECONDS + 2)
         rows.append({"requests": "all expired", "Redis' data": round(_redis_mib(servers), 1)})
     return rows
+
+
+async def _kept(servers: Servers, number: int = 500) -> list[Row]:
+    """What Redis holds of each request as long as it is kept: its state and its events."""
+    async with (
+        RedisBlackboard(servers.redis.url, prefix="kept") as board,
+        MemoryBroker() as broker,
+        serving(board, broker, chain) as runtime,
+    ):
+        await _carry_out(runtime, 50, 10)
+        before = _redis_mib(servers)
+        await _carry_out(runtime, number, 32)
+        return [{"requests kept": number, "Redis KiB a request": round(1024 * (_redis_mib(servers) - before) / number, 1)}]
 
 
 def _connected(servers: Servers) -> Any:

@@ -171,7 +171,7 @@ def _open_plan(view: View, retention_seconds: int, reducers: Mapping[str, Reduce
         said = f"field {unknown[0].name!r} is merged by {unknown[0].reducer!r}, which this orchestrator does not have (--reducers)"
         return ending.refuse_plan(view, Failure(code=FailureCode.REFUSED_PLAN, description=said), retention_seconds=retention_seconds)
     try:
-        plans.validate(card.steps, card.agents)
+        plans.validate(card.steps, card.agents, shared=card.fields)
     except Refused as error:
         failure = Failure(code=FailureCode.REFUSED_PLAN, description=str(error))
         return ending.refuse_plan(view, failure, retention_seconds=retention_seconds)

@@ -31,6 +31,10 @@ def _refuse_wider(parent: Step, step: Step, new: set[str], path: str) -> None:
         allowed, asked = getattr(parent.budget, name), getattr(step.budget, name)
         if allowed is not None and (asked is None or asked > allowed):
             raise InvalidPlan(f"goes beyond the {allowed} {name} of {parent.id!r}", path=f"{path}.budget.{name}")
+    for said, asked, allowed in (("reads", step.reads, parent.reads), ("writes", step.writes, parent.writes)):
+        for position, name in enumerate(asked):
+            if name not in allowed:
+                raise InvalidPlan(f"{parent.id!r} has no field {name!r} to pass on", path=f"{path}.{said}.{position}")
     granted = {(need.step, need.key) for need in needs_of(parent)}
     for position, need in enumerate(needs_of(step)):
         if need.step not in new and not granted & {(need.step, need.key), (need.step, "*")}:

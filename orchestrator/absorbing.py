@@ -32,6 +32,7 @@ from schemas.shared import (
     Operation,
     check_change,
     check_transition,
+    check_value,
     conditions_of,
 )
 
@@ -123,7 +124,7 @@ def _take_in(
     if missing := view.missing(names):
         return Decision(read_more=missing)
     cards = view.card.fields if view.card else {}
-    if missing := view.missing(_of_fields(view, outline, cards, group, completed)):
+    if missing := view.missing((*_of_fields(view, outline, cards, group, completed), *_of_withdrawn(view, completed))):
         return Decision(read_more=missing)
     work = _Absorption(view, outline, cards, reducers, dict(view.shared))
     for step in group:
@@ -152,6 +153,12 @@ def _of_fields(
     conditions = dict.fromkeys(name for each in wanted for name in conditions_of(cards[each]))
     limits = dict.fromkeys(limit for each in wanted if (limit := cards[each].capacity_of))
     return (*map(fields.shared, {**wanted, **conditions}), *map(fields.constraint, limits))
+
+
+def _of_withdrawn(view: View, completed: Sequence[str]) -> tuple[str, ...]:
+    """The results in which a step says that something is wrong."""
+    packets = [packet for step in completed if (result := view.result(step)) for packet in result.packets]
+    return tuple(fields.result(str(each.payload).partition(".")[0]) for each in packets if each.kind is Kind.RETRACTION)
 
 
 def _withdraw_older(work: _Absorption, step: str) -> None:
@@ -212,6 +219,9 @@ def _apply_one(work: _Absorption, step: str, epoch: int, index: int, change: Fie
         case Operation.SET:
             _refuse_outdated(work, card, change)
             work.put(card.name, _set(work, card, record, change, step, epoch, result))
+        case Operation.MOVE:
+            _refuse_outdated(work, card, change)
+            work.put(card.name, _moved(work, card, record, change, step))
         case Operation.TAKE_UP:
             proposal = _proposal(record, card, change.value)
             taken = change.model_copy(update={"value": proposal.value, "operation": Operation.SET})
@@ -238,7 +248,7 @@ def _set(
 ) -> FieldRecord:
     others = {name: work.records[name] for name in conditions_of(card) if name in work.records}
     check_transition(card, record if record.value is not None else None, change.value, step, others)
-    if card.protected and not card.transitions and record.value is not None and record.value != change.value:
+    if card.protected and record.value is not None and card.content(record.value) != card.content(change.value):
         raise Refused(f"field {card.name!r} was told as {record.value!r}; {change.value!r} would contradict it", path=card.name)
     now = work.view.now_ms
     said = Communication(
@@ -259,6 +269,15 @@ def _set(
             "communicated": (*record.communicated, said) if card.protected and change.channel else record.communicated,
         }
     )
+
+
+def _moved(work: _Absorption, card: FieldCard, record: FieldRecord, change: FieldChange, step: str) -> FieldRecord:
+    """The same value in another state: who wrote it, when, and on what it rests stays as it was."""
+    value = card.moved(record.value, change.value)
+    check_value(card, value)
+    others = {name: work.records[name] for name in conditions_of(card) if name in work.records}
+    check_transition(card, record if record.value is not None else None, value, step, others)
+    return record.model_copy(update={"value": value})
 
 
 def _proposal(record: FieldRecord, card: FieldCard, named: object) -> Claim:

@@ -24,7 +24,7 @@ from orchestrator.causes import (
     Swept,
 )
 from orchestrator.decisions import Change, Decision, Ring, RingTask, Verdict
-from orchestrator.growing import check_further
+from orchestrator.growing import check_further, still_asleep
 from orchestrator.judging import judge
 from orchestrator.scheduling import (
     FIRST_LOOK_MS,
@@ -40,7 +40,7 @@ from orchestrator.scheduling import (
 from orchestrator.views import Outline, View, outline_fields
 from schemas import fields, plans
 from schemas.blackboard import ABSENT
-from schemas.errors import Refused
+from schemas.errors import InvalidPlan, Refused
 from schemas.packets import OnFailure
 from schemas.plans import Step
 from schemas.reducers import REDUCERS, Reducer
@@ -210,9 +210,11 @@ def _take_in(view: View, outline: Outline, standing: Mapping[str, Standing], ret
         if missing := view.missing((fields.result(step), fields.CARD)):
             return Decision(read_more=missing)
         result, card = view.result(step), view.card
-        further = result.steps if result else ()
         try:
-            check_further(definition, further, outline, card.agents if card else {})
+            if card is None:
+                raise InvalidPlan("the request has no team card", path=f"{step}.steps")
+            further = still_asleep(result.steps if result else (), outline, card)
+            check_further(definition, further, outline, card)
         except Refused as error:
             failure = Failure(code=FailureCode.REFUSED_PLAN, description=str(error))
             return ending.refuse_growth(view, outline, failure, retention_seconds=retention_seconds)

@@ -18,7 +18,7 @@ from orchestrator.views import Outline, View, outline_fields
 from schemas import fields
 from schemas.blackboard import DeadEntry
 from schemas.packets import OnFailure, fingerprint
-from schemas.plans import needs_of
+from schemas.plans import descendants, needs_of
 from schemas.requests import RequestStatus, Role, StepState, check_step_transition
 from schemas.results import Failure, FailureCode, ReadOf
 
@@ -149,9 +149,17 @@ def _stale(view: View, outline: Outline, standing: Mapping[str, Standing]) -> It
             reads = result.made_with.reads
             if any(_is_open(standing, name) for name in reads):
                 continue
-            why = next((told for name, read in reads.items() if (told := _outdated(view, standing, name, read))), "")
+            own = _changes_below(view, outline, step)
+            why = next((told for name, read in reads.items() if name not in own and (told := _outdated(view, standing, name, read))), "")
             if why:
                 yield step, why
+
+
+def _changes_below(view: View, outline: Outline, step: str) -> frozenset[str]:
+    """The shared fields that a step itself, or one that rests on it, changed: no step is outdated by what follows from it."""
+    below = descendants([step], outline.definitions.values()) | {step}
+    own = outline.definitions[step].writes
+    return frozenset(fields.shared(name) for name, record in view.shared.items() if record.step in below or name in own)
 
 
 def _is_open(standing: Mapping[str, Standing], name: str) -> bool:

@@ -23,6 +23,10 @@ SCALAR_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), 
 """Name of a scalar type -> what its values are in Python; a boolean is no number."""
 
 
+PERSON = "person"
+"""Who decides at the desk, among those by whom a field's state may change."""
+
+
 class Transition(Frozen):
     """One allowed change of a field's state: from, to, by whom, and what other fields must say meanwhile."""
 
@@ -30,7 +34,7 @@ class Transition(Frozen):
     """None: there is no value yet."""
     target: Scalar
     by: tuple[Name, ...]
-    """Step ids; `person` for a decision at the desk."""
+    """Step ids; `person` for a decision at the desk. Whoever is not the field's owner moves the state, and changes nothing else."""
     when: dict[str, Scalar] = {}
     """Field -> the value (or state) that it must have."""
 
@@ -83,6 +87,30 @@ class FieldCard(Frozen):
         return self.owner is None and self.reducer is None and (self.capacity is not None or self.capacity_of is not None)
 
     @property
+    def movers(self) -> frozenset[str]:
+        """The steps that may move its state, each along its own transitions."""
+        return frozenset(step for each in self.transitions for step in each.by) - {PERSON}
+
+    @property
+    def writers(self) -> frozenset[str]:
+        """The steps that change its value or its state; of a merged field none is named."""
+        return self.movers | ({self.owner} if self.owner else set())
+
+    def moved(self, value: Payload | None, state: Payload) -> Payload:
+        """Return the value with another state, and all else as it was."""
+        if self.state_key is None:
+            return state
+        return {**(value if isinstance(value, dict) else {}), self.state_key: state}
+
+    def content(self, value: Payload | None) -> Payload | None:
+        """Return what a value says beside its state; None where the state is all of it."""
+        if not self.transitions:
+            return value
+        if self.state_key is None or not isinstance(value, dict):
+            return None
+        return {name: each for name, each in value.items() if name != self.state_key}
+
+    @property
     def terminal(self) -> frozenset[Scalar]:
         """The states that nothing leads out of."""
         sources = {each.source for each in self.transitions}
@@ -94,6 +122,8 @@ class Operation(StrEnum):
 
     SET = "set"
     """By the owner; by anybody else it is a proposal."""
+    MOVE = "move"
+    """By a step that a transition names: the state alone, which `value` is."""
     ADD = "add"
     """One contribution to a merged field."""
     PROPOSE = "propose"
@@ -283,6 +313,13 @@ def check_change(cards: Mapping[str, FieldCard], change: FieldChange, step: str,
             raise NotPermitted(f"field {card.name!r} is merged; step {step!r} may {_may_add(card, writes)}", path=card.name)
         check_element(card, change.value)
         return
+    if change.operation is Operation.MOVE:
+        if step not in card.movers:
+            by = ", ".join(sorted(card.movers)) or "nobody"
+            raise NotPermitted(f"the state of field {card.name!r} is moved by {by}, not by step {step!r}", path=card.name)
+        if change.value not in [each.target for each in card.transitions]:
+            raise InvalidValue(f"there is no state {change.value!r}", path=f"fields.{card.name}")
+        return
     if card.owner != step:
         raise NotPermitted(f"field {card.name!r} belongs to step {card.owner!r}; step {step!r} may propose only", path=card.name)
     if change.operation is Operation.SET:
@@ -296,7 +333,7 @@ def _may_add(card: FieldCard, writes: tuple[str, ...]) -> str:
 def check_protected(card: FieldCard, change: FieldChange, told: Payload | None) -> None:
     """Refuse to change silently what a user was told: `told` is the content that was said last, None where nothing was.
 
-    Where the field has a state machine, that says what may follow what was said.
+    Where the field has a state machine, that says what may become of its state; what stands beside the state stays as it was told.
 
     Raises:
         NotPermitted: the field did not stand in the writer's brief, or the draft says something else; then with both texts.
@@ -307,9 +344,9 @@ def check_protected(card: FieldCard, change: FieldChange, told: Payload | None) 
         raise NotPermitted(
             f"field {card.name!r} says what a user was told; who writes it must have read its present version", path=card.name
         )
-    if card.transitions or told is None or change.operation is not Operation.SET:
+    if told is None or change.operation is not Operation.SET:
         return
-    if fingerprint(change.value) != fingerprint(told):
+    if fingerprint(card.content(change.value)) != fingerprint(card.content(told)):
         both = f"told: {_text(told)!r}; draft: {_text(change.value)!r}"
         raise NotPermitted(f"field {card.name!r} would differ from what the user was told ({both})", path=card.name)
 

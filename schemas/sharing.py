@@ -12,10 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
 from schemas.errors import InvalidPlan, InvalidTeam
-from schemas.shared import SCALAR_TYPES, FieldCard, conditions_of
-
-PERSON = "person"
-"""Who decides at the desk, among those by whom a field's state may change."""
+from schemas.shared import PERSON, SCALAR_TYPES, FieldCard, conditions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +127,9 @@ def _check_sharer(sharer: Sharer, cards: Mapping[str, FieldCard]) -> None:
                 raise InvalidPlan(f"there is no field {name!r}{_there_are(cards)}", path=f"{sharer.path}.{said}.{index}")
     for index, name in enumerate(sharer.writes):
         card = cards[name]
-        if not (card.owner == sharer.id or card.arbiter == sharer.id or card.merged or card.is_resource):
+        if not (sharer.id in card.writers or card.arbiter == sharer.id or card.merged or card.is_resource):
             raise InvalidPlan(
-                f"field {name!r} belongs to step {card.owner!r}: step {sharer.id!r} neither owns, reserves from nor settles it",
+                f"field {name!r} belongs to step {card.owner!r}: step {sharer.id!r} neither owns, moves, reserves from nor settles it",
                 path=f"{sharer.path}.writes.{index}",
             )
         if card.protected and name not in sharer.reads:
@@ -156,7 +153,7 @@ def _check_superstep(members: Sequence[Sharer], sharers: Iterable[Sharer], cards
             card = cards.get(name)
             if card is None or card.is_resource:
                 continue
-            writers = {card.owner} if card.owner else {each.id for each in sharers if name in each.writes and not _after(each, ids)}
+            writers = card.writers if card.owner else {each.id for each in sharers if name in each.writes and not _after(each, ids)}
             if unsettled := sorted(writers - member.above - (ids if card.merged else {member.id})):
                 raise InvalidPlan(
                     f"step {member.id!r} of superstep {member.superstep!r} reads field {name!r}, and does not depend on "

@@ -40,6 +40,8 @@ class TeamCard(Frozen):
     agents: dict[str, AgentCard]
     constraints: tuple[ConstraintCard, ...] = ()
     steps: tuple[Step, ...]
+    on_call: tuple[Step, ...] = ()
+    """Steps with rights of the team's own that a planning step wakes; where there are any, it plans no others."""
     deadline_seconds: Annotated[float, Field(gt=0)] = 3600.0
     language: Literal["en", "zh"] = "en"
     """Of what the runtime itself says to the user: the notice of an answer with gaps."""
@@ -65,10 +67,16 @@ def check_card(card: TeamCard) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise InvalidTeam(f"constraint {name!r} is declared twice", path=f"constraints.{index}.name")
+    every = (*card.steps, *card.on_call)
+    if card.on_call and not any(step.may_plan for step in every):
+        raise InvalidTeam("no step may plan, so nobody could wake these", path="on_call")
+    plans_freely = not card.on_call and any(step.may_plan for step in card.steps)
     check_fields(
         card.fields,
-        steps=None if any(step.may_plan for step in card.steps) else [step.id for step in card.steps],
+        steps=None if plans_freely else [step.id for step in every],
         numbers=[each.name for each in card.constraints if each.type in ("integer", "number")],
         reducers=(*REDUCERS, *card.reducers),
     )
     plans.validate(card.steps, card.agents, shared=card.fields)
+    if card.on_call:
+        plans.validate(card.on_call, card.agents, known={step.id: step for step in card.steps}, shared=card.fields, path="on_call")

@@ -40,8 +40,9 @@ def check(change: FieldChange, brief: AgentBrief, before: Sequence[FieldChange] 
     check_change(brief.cards, change, step.id, step.writes)
     card = brief.cards[change.field]
     check_protected(card, change, thawed(brief.told.get(card.name)))
-    if change.operation is Operation.SET and _is_known(brief, card):
-        check_transition(card, _record(brief, card.name, before), change.value, step.id, _others(brief, card, before))
+    if change.operation in (Operation.SET, Operation.MOVE) and _is_known(brief, card):
+        now = _record(brief, card.name, before)
+        check_transition(card, now, _then(card, now, change), step.id, _others(brief, card, before))
 
 
 def _is_known(brief: AgentBrief, card: FieldCard) -> bool:
@@ -57,9 +58,14 @@ def _others(brief: AgentBrief, card: FieldCard, before: Sequence[FieldChange]) -
 def _record(brief: AgentBrief, name: str, before: Sequence[FieldChange]) -> FieldRecord | None:
     value: Payload | None = thawed(brief.shared.get(name))
     for each in before:
-        if each.field == name and each.operation is Operation.SET:
-            value = each.value
+        if each.field == name and each.operation in (Operation.SET, Operation.MOVE):
+            value = _then(brief.cards[name], None if value is None else FieldRecord(value=value), each)
     return None if value is None else FieldRecord(value=value)
+
+
+def _then(card: FieldCard, now: FieldRecord | None, change: FieldChange) -> Payload:
+    """The field's value after a change that sets or moves it."""
+    return change.value if change.operation is Operation.SET else card.moved(None if now is None else now.value, change.value)
 
 
 def changes(result: AgentResult, grounds: Grounds, actions: Iterable[Action], *, now: datetime) -> tuple[FieldChange, ...] | Failure:

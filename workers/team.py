@@ -103,9 +103,10 @@ def _from_text(text: str, kind: str) -> Scalar:
 class Team:
     """Agents, steps and constraints that fit together; making one that does not is refused.
 
-    `steps` is the plan that a request starts with. `model` and `clock` are what specialists think with and tell the time by
-    where they have none of their own; `phrases` is the language of the briefs. `fields` are what the team keeps beside facts, `actions` how
-    models change them, `reducers` its own ways to merge contributions; `rules` are what the gate asks of a crossing.
+    `steps` is the plan that a request starts with, `on_call` the steps that a planning one of them may wake: where there are any, it
+    plans no others. `model` and `clock` are what specialists think with and tell the time by where they have none of their own;
+    `phrases` is the language of the briefs. `fields` are what the team keeps beside facts, `actions` how models change them,
+    `reducers` its own ways to merge contributions; `rules` are what the gate asks of a crossing.
 
     Raises:
         InvalidTeam: two agents of one name, a specialist without a model, a rule, constraint, field, action or reducer that
@@ -129,6 +130,7 @@ class Team:
         rules: BoundaryRules | None = None,
         actions: Iterable[Action] = (),
         reducers: Mapping[str, Reducer] | None = None,
+        on_call: Iterable[Step | Mapping[str, Any]] = (),
     ) -> None:
         self.name = name
         self.phrases = phrases
@@ -138,6 +140,7 @@ class Team:
         self.agents = _by_name(agents, model, clock)
         shared = _fields(fields)
         self.steps = tuple(_writing(_step(step, index), shared) for index, step in enumerate(steps))
+        self.on_call = tuple(_writing(_step(step, index, "on_call"), shared) for index, step in enumerate(on_call))
         self.actions = tuple(actions)
         self.card = self._card(deadline_seconds, shared, rules or BoundaryRules(), tuple(reducers or ()))
         check_card(self.card)
@@ -151,6 +154,7 @@ class Team:
             "name": self.name,
             "agents": {name: card.version for name, card in agents.items()},
             "steps": [step.model_dump(mode="json") for step in self.steps],
+            "on_call": [step.model_dump(mode="json") for step in self.on_call],
             "constraints": [[card.model_dump(mode="json"), each.wording] for card, each in zip(constraints, self.constraints, strict=True)],
             "language": self.phrases.language,
             "fields": [card.model_dump(mode="json") for card in shared.values()],
@@ -163,6 +167,7 @@ class Team:
                 agents=agents,
                 constraints=constraints,
                 steps=self.steps,
+                on_call=self.on_call,
                 deadline_seconds=deadline_seconds,
                 language=self.phrases.language,
                 fields=shared,
@@ -262,8 +267,8 @@ def _by_name(agents: Iterable[Agent], model: Model | None, clock: Callable[[], d
 
 
 def _writing(step: Step, shared: Mapping[str, FieldCard]) -> Step:
-    """A step that owns or settles a field writes it, whether or not its plan says so too: then others wait for what it wants."""
-    own = (card.name for card in shared.values() if step.id in (card.owner, card.arbiter))
+    """A step that owns, moves or settles a field writes it, whether or not its plan says so too: then others wait for what it wants."""
+    own = (card.name for card in shared.values() if step.id in (*card.writers, card.arbiter))
     writes = tuple(dict.fromkeys((*step.writes, *own)))
     return step if writes == step.writes else step.model_copy(update={"writes": writes})
 
@@ -277,18 +282,18 @@ def _fields(cards: Iterable[FieldCard]) -> dict[str, FieldCard]:
     return found
 
 
-def _step(step: Step | Mapping[str, Any], index: int) -> Step:
+def _step(step: Step | Mapping[str, Any], index: int, where: str = "steps") -> Step:
     if isinstance(step, Step):
         return step
     for key in step:
         if key not in Step.model_fields:
             near = difflib.get_close_matches(key, Step.model_fields, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(Step.model_fields)}"
-            raise InvalidTeam(f"a step has no {key!r}{hint}", path=f"steps.{index}.{key}")
+            raise InvalidTeam(f"a step has no {key!r}{hint}", path=f"{where}.{index}.{key}")
     try:
         return Step.model_validate(step)
     except ValidationError as error:
-        raise InvalidTeam(first_problem(error), path=f"steps.{index}") from None
+        raise InvalidTeam(first_problem(error), path=f"{where}.{index}") from None
 
 
 def shipped_teams() -> tuple[str, ...]:

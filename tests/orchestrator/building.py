@@ -55,6 +55,7 @@ class Request:
     position: int = 0
     stored: dict[str, Stored] = field(default_factory=dict)
     leases: dict[str, int] = field(default_factory=dict)
+    on_call: tuple[Step, ...] = ()
 
     def put(self, records: Mapping[str, Frozen]) -> Request:
         """Write some fields at once."""
@@ -67,7 +68,9 @@ class Request:
     def opened(self, status: RequestStatus = RequestStatus.ACCEPTED, *, deadline_ms: int = DEADLINE_MS, language: str = "en") -> Request:
         """As the producer leaves it."""
         record = RequestRecord(id=self.id, tenant="t", team="team", text="Please.", idempotency_key="k", content_sha256="0" * 64)
-        card = TeamCard.model_validate({"name": "team", "agents": AGENTS, "steps": self.steps, "language": language})
+        card = TeamCard.model_validate(
+            {"name": "team", "agents": AGENTS, "steps": self.steps, "on_call": self.on_call, "language": language}
+        )
         return self.put({fields.REQUEST: record, fields.CARD: card, fields.STATUS: StatusRecord(status=status, deadline_ms=deadline_ms)})
 
     def planned(self, *, deadline_ms: int = DEADLINE_MS) -> Request:

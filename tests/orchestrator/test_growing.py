@@ -89,3 +89,37 @@ def test_a_further_step_may_need_what_its_parent_needed() -> None:
     widened = step("x", "p", "a", needs=("a.more",))
     request = Request((step("a"), planner)).planned().completed("a").completed("p", steps=[widened])
     assert request.change(Swept()).event == "further_steps_refused"
+
+
+def test_a_further_step_may_do_no_more_than_its_parent() -> None:
+    request = Request((PLANNER,)).planned().completed("p", steps=[further("x", "p", may="commit")])
+    change = request.change(Swept())
+    assert change.event == "further_steps_refused"
+    status = StatusRecord.from_json(change.put[fields.STATUS])
+    assert status.failure is not None and "may commit, which is more than 'p' may (propose)" in status.failure.description
+
+
+ON_CALL = step("x", may="commit", needs=())
+
+
+def test_a_step_on_call_is_woken_with_the_rights_that_the_team_gave_it() -> None:
+    request = Request((PLANNER,), on_call=(ON_CALL,)).planned().completed("p", steps=[ON_CALL])
+    change = request.change(Swept())
+    assert change.event == "further_steps_taken_in"
+    assert Step.from_json(change.put[fields.definition("x")]) == ON_CALL
+
+
+@pytest.mark.parametrize("wider", [ON_CALL.model_copy(update={"task": "Something else."}), further("y", "p")])
+def test_where_steps_are_on_call_a_planner_invents_none(wider: Step) -> None:
+    request = Request((PLANNER,), on_call=(ON_CALL,)).planned().completed("p", steps=[wider])
+    change = request.change(Swept())
+    status = StatusRecord.from_json(change.put[fields.STATUS])
+    assert status.failure is not None and "no step that the team keeps on call; there are: x" in status.failure.description
+
+
+def test_a_step_on_call_that_is_awake_is_not_woken_again() -> None:
+    request = Request((PLANNER,), on_call=(ON_CALL,)).planned().completed("p", steps=[ON_CALL])
+    waiting = StepRecord(state=StepState.PENDING, agent="ann")
+    request.put({fields.PLAN: PlanRecord(steps=("p", "x")), fields.definition("x"): ON_CALL, fields.step("x"): waiting})
+    change = request.change(Swept())
+    assert PlanRecord.from_json(change.put[fields.PLAN]) == PlanRecord(steps=("p", "x"), taken_in=(("p", 0),))

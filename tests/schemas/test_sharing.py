@@ -96,6 +96,26 @@ def test_a_step_that_reads_or_writes_what_it_may_not_is_refused_by_path(given: d
     assert refused.value.path == path
 
 
+def test_a_step_that_a_transition_names_may_write_what_another_owns() -> None:
+    moved = HOTEL.model_copy(update={"transitions": (*to_a(), Transition(source="a", target="b", by=("two", "person")))})
+    check_card(card(step("two", writes=("hotel",)), step("one"), fields=(moved,)))
+    with pytest.raises(InvalidPlan, match="neither owns, moves"):
+        check_card(card(step("three", writes=("hotel",)), step("two"), step("one"), fields=(moved,)))
+
+
+def test_steps_on_call_are_checked_with_the_plan_and_own_fields() -> None:
+    owned = HOTEL.model_copy(update={"owner": "later"})
+    check_card(card(step("plan", may_plan=True), on_call=(step("later", writes=("hotel",)),), fields=(owned,)))
+    with pytest.raises(InvalidTeam, match="nobody could wake") as refused:
+        check_card(card(step("one"), on_call=(step("later"),), fields=()))
+    assert refused.value.path == "on_call"
+    with pytest.raises(InvalidTeam, match="there is no step 'later'"):
+        check_card(card(step("plan", may_plan=True), on_call=(step("other"),), fields=(owned,)))
+    with pytest.raises(InvalidPlan) as unknown:
+        check_card(card(step("plan", may_plan=True), on_call=(step("later", depends_on=("nobody",)),), fields=(owned,)))
+    assert unknown.value.path == "on_call.0.depends_on.0"
+
+
 def test_an_arbiter_may_write_the_field_that_it_settles() -> None:
     check_card(card(step("two", writes=("hotel",)), step("one"), fields=(HOTEL.model_copy(update={"arbiter": "two"}),)))
 

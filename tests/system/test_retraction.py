@@ -12,8 +12,10 @@ from schemas import fields
 from schemas.boundary import BoundaryRecord
 from schemas.errors import Refused
 from schemas.gate import BoundaryRules
+from schemas.packets import Control, Kind, Packet
 from schemas.requests import StepRecord
 from schemas.results import FailureCode
+from schemas.shared import FieldCard, FieldChange, Operation
 from tests.system.cast import Act, Cast, Gate, answers, step, told
 from tests.system.conftest import System
 from tests.system.reports import states
@@ -48,6 +50,31 @@ async def _epochs(system: System, request_id: str, *steps: str) -> list[int]:
 async def _again(runtime: Any, request_id: str) -> Any:
     await runtime.wait(request_id)
     return await runtime.show(request_id)
+
+
+async def test_what_is_sent_back_is_written_again_once_and_what_follows_from_a_step_never_makes_it_stale(system: System) -> None:
+    """The draft reads the verdict, which is written below it: a new verdict is an answer to the new draft, and outdates none."""
+    verdict = FieldCard(name="verdict", owner="judge")
+    verdicts = iter(["too long", "fine"])
+
+    async def judge(brief: AgentBrief) -> Any:
+        said = next(verdicts)
+        change = FieldChange(field="verdict", operation=Operation.SET, value=said)
+        back = Packet(kind=Kind.RETRACTION, key="back", payload="draft.finding", control=Control(producer="judge", reason=said))
+        return told(brief).model_copy(update={"changes": (change,), "packets": (back,) if said != "fine" else ()})
+
+    cast = Cast({"draft": _turn(finding=[1, 2]), "judge": judge})
+    outputs = ({"key": "back", "kind": "retraction", "required": False},)
+    plan = (
+        step("draft", reads=("verdict",)),
+        step("judge", "draft", needs=("draft.finding",), reads=("verdict",), outputs=outputs, on_failure="recheck"),
+        step("send", "judge", reads=("verdict",), needs=()),
+    )
+    async with system.serve(cast.team(*plan, fields=(verdict,))) as runtime:
+        report = await runtime.ask("Do it.")
+    assert report.status == "COMPLETED"
+    assert [cast.runs[each] for each in ("draft", "judge", "send")] == [2, 2, 1]
+    assert cast.briefs["draft"][1].shared["verdict"] == "too long" and cast.briefs["send"][0].shared["verdict"] == "fine"
 
 
 async def test_what_was_briefed_with_a_withdrawn_value_runs_again_and_nothing_else(system: System) -> None:

@@ -280,3 +280,51 @@ async def test_what_was_said_to_a_user_stays_as_it_was_said_is_flagged_and_goes_
         assert cast.runs["b"] == 1 and "made up" in report.answer
         await runtime.decide(first.request_id, item.id, "approve", "told the customer")
         assert await runtime.desk() == []
+
+
+MOVED = FieldCard(
+    name="offer",
+    type="object",
+    members={"limit": "integer", "state": "text"},
+    owner="a",
+    state_key="state",
+    transitions=(
+        Transition(source=None, target="draft", by=("a",)),
+        Transition(source="draft", target="approved", by=("b",)),
+        Transition(source="approved", target="sent", by=("c",)),
+    ),
+)
+
+
+async def test_a_field_goes_through_its_states_by_the_steps_that_its_transitions_name_and_they_change_nothing_else(system: System) -> None:
+    cast = Cast({"a": _wants(("offer", SET, {"limit": 500, "state": "draft"}))})
+    cast.acts["b"] = _wants(("offer", Operation.MOVE, "approved"))
+    cast.acts["c"] = _wants(("offer", Operation.MOVE, "sent"))
+    both = {"needs": (), "reads": ("offer",)}
+    async with system.serve(cast.team(step("a"), step("b", "a", **both), step("c", "b", **both), fields=(MOVED,))) as runtime:
+        report = await runtime.ask("Do it.")
+        record = await _field(system, report.request_id, "offer")
+    assert report.status == "COMPLETED"
+    assert (record.value, record.step) == ({"limit": 500, "state": "sent"}, "a")
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "said"),
+    [
+        (SET, {"limit": 400, "state": "approved"}, "belongs to step 'a'"),
+        (Operation.MOVE, "sent", "does not go from 'draft' to 'sent'"),
+        (Operation.MOVE, "gone", "there is no state 'gone'"),
+        (Operation.MOVE, {"limit": 400, "state": "approved"}, "there is no state"),
+    ],
+)
+async def test_who_moves_a_state_changes_neither_the_value_nor_a_state_of_somebody_else(
+    system: System, operation: Operation, value: Any, said: str
+) -> None:
+    cast = Cast({"a": _wants(("offer", SET, {"limit": 500, "state": "draft"})), "b": _wants(("offer", operation, value))})
+    plan = (step("a"), step("b", "a", needs=(), reads=("offer",)), step("c", "b", needs=()))
+    async with system.serve(cast.team(*plan, fields=(MOVED,))) as runtime:
+        report = await runtime.ask("Do it.")
+        record = await _field(system, report.request_id, "offer")
+    assert record.value == {"limit": 500, "state": "draft"}
+    assert [(gap.step, gap.reason) for gap in report.gaps] == [("b", FailureCode.FIELD_REFUSED)]
+    assert said in report.gaps[0].description

@@ -120,6 +120,8 @@ def check_actions(actions: Iterable[Action], cards: Mapping[str, FieldCard], too
 def _misfit(action: Action, card: FieldCard) -> str:
     if card.is_resource:
         return "is reserved from by tools, and changed by no action"
+    if action.operation is Operation.MOVE and not card.transitions:
+        return "has no states to move between"
     if action.operation is Operation.ADD and not card.merged:
         return "has an owner, so nobody adds to it"
     if action.operation in (Operation.SET, Operation.TAKE_UP, Operation.REFUSE, Operation.PROPOSE) and card.merged:
@@ -142,5 +144,7 @@ def _has(step: Step, operation: Operation, card: FieldCard) -> bool:
             return card.arbiter == step.id
         case Operation.ADD:
             return card.name in step.writes
+        case Operation.MOVE:
+            return step.id in card.movers and card.name in step.writes
         case _:
             return card.owner == step.id and card.name in step.writes

@@ -12,6 +12,7 @@ from rich.tree import Tree
 from ops.auditing import Audit
 from ops.deciding import Decisions, answers
 from ops.metrics import FORMULAS, Formula, Measure, Metrics
+from ops.trails import Trail
 from schemas.gate import Check, Crossing, Outcome
 
 _OUTCOME_STYLE = {Outcome.PASS: "green", Outcome.REFERENCE: "green", Outcome.COMPRESS: "yellow", Outcome.BLOCK: "red"}
@@ -53,6 +54,20 @@ def _add_crossing(tree: Tree, crossing: Crossing) -> None:
 
 def _why(check: Check) -> Text:
     return Text("" if check.passed or check.reason is None else check.reason.value, style="red")
+
+
+def trail_tree(trail: Trail, says: str) -> Tree:
+    """A trail, what comes next below what it hangs on."""
+    tree = Tree(Text.assemble((trail.name, "bold"), f"  {trail.told}  ", (says, "dim")))
+    for each in trail.next:
+        _add_trail(tree, each)
+    return tree
+
+
+def _add_trail(tree: Tree, trail: Trail) -> None:
+    branch = tree.add(Text.assemble((f"{trail.how} ", "dim"), (trail.name, "bold"), f"  {trail.told}"))
+    for each in trail.next:
+        _add_trail(branch, each)
 
 
 def audit_table(audited: Audit) -> RenderableType:

@@ -142,6 +142,8 @@ def show(
     request: RequestArgument,
     brief: Annotated[str | None, typer.Option(metavar="STEP", help="Print exactly what this step's model was given.")] = None,
     crossings: Annotated[bool, typer.Option("--crossings", help="Each decision of the gate, with its checks.")] = False,
+    basis: Annotated[str | None, typer.Option(metavar="NAME", help="What a field, fact or judgement rests on, all the way back.")] = None,
+    touched: Annotated[str | None, typer.Option(metavar="NAME", help="What rests on it, or on an artifact (ID#PLACE).")] = None,
     at: Annotated[int | None, typer.Option(metavar="N", help="As it was after this event of its timeline.")] = None,
     private: Annotated[
         str | None, typer.Option(metavar="STEP", help="What was said and called in this step's last attempt; who reads it is noted.")
@@ -152,12 +154,14 @@ def show(
 ) -> None:
     """Show a request: steps, facts with sources, briefs, timeline, answer."""
     from ops.commands.requests import show as run
-    from ops.commands.requests import show_private
+    from ops.commands.requests import show_private, show_trails
 
     if attempt is not None and private is None:
         _fail(Refused("an attempt is named with --private STEP", path="attempt"))
     if private is not None:
         _run(show_private(_settings(quiet=True), request, private, attempt=attempt, as_json=as_json))
+    if basis is not None or touched is not None:
+        _run(show_trails(_settings(quiet=True), request, basis=basis, touched=touched, at=at, as_json=as_json))
     _run(run(_settings(quiet=True), request, brief=brief, crossings=crossings, at=at, team_name=team, as_json=as_json))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rich.live import Live
 
-from ops import boundary_tables, deciding, rendering
+from ops import boundary_tables, deciding, rendering, trails
 from ops.client import Client
 from ops.commands.exits import DONE, exit_of, print_exactly, print_json
 from ops.measuring import measure
@@ -149,6 +149,22 @@ async def show(
         print_json({**shape, "damaged": damaged} if damaged else shape)
     else:
         rendering.console().print(rendering.full(report))
+    return DONE
+
+
+async def show_trails(settings: Settings, request_id: str, *, basis: str | None, touched: str | None, at: int | None, as_json: bool) -> int:
+    """Show what a value rests on, and what rests on one."""
+    async with board_of(settings) as board:
+        report = await Reader(board, tenant=settings.tenant).show(request_id, at=at)
+    found = {"basis": basis and trails.basis(report, basis), "touched": touched and trails.touched(report, touched)}
+    if as_json:
+        print_json(
+            {"request_id": request_id, **{name: trail.as_json() for name, trail in found.items() if isinstance(trail, trails.Trail)}}
+        )
+        return DONE
+    for name, trail in found.items():
+        if isinstance(trail, trails.Trail):
+            rendering.console().print(boundary_tables.trail_tree(trail, "rests on" if name == "basis" else "is rested on by"))
     return DONE
 
 

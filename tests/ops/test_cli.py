@@ -36,6 +36,7 @@ NEEDS_SERVERS = {
     "show": ["show", "some-request"],
     "show a moment": ["show", "some-request", "--at", "3"],
     "show decisions": ["show", "some-request", "--crossings"],
+    "show a trail": ["show", "some-request", "--basis", "some-field"],
     "audit": ["audit", "some-request", "--json"],
     "metrics": ["metrics", "--json"],
     "diff": ["diff", "some-request@3", "another-request"],

@@ -7,6 +7,7 @@ import pytest
 from ops.commands.demo import REQUESTS
 from ops.deciding import QUESTIONS, answers, decisions_of
 from schemas.gate import Outcome, Reason
+from schemas.packets import Kind
 from tests.system.cast import Cast, fails, step
 from tests.system.conftest import System
 from workers.team import load_team, shipped_teams
@@ -43,9 +44,11 @@ async def test_the_decisions_that_are_shown_are_those_that_were_made(name: str, 
     assert sorted(each.attempt.step for each in decided) == sorted(each.step.id for each in shown.steps)
     assert {each.as_decided for each in decided if each.attempt.recorded} == {True}
     assert decisions_of(shown) == decided  # the card on the board says the same
-    passed = {each.need for step_ in decided for each in step_.crossings if each.outcome is not Outcome.BLOCK}
-    shared = {f"field.{name}" for each in shown.steps for name in each.step.reads}
-    assert passed == shared | {name for each in shown.briefs for name in each.facts}
+    crossings = [each for step_ in decided for each in step_.crossings if each.outcome is not Outcome.BLOCK]
+    assert {each.need for each in crossings if each.kind is Kind.FACT} == {name for each in shown.briefs for name in each.facts}
+    assert {each.need for each in crossings if each.need.startswith("field.")} <= {
+        f"field.{name}" for each in shown.steps for name in each.step.reads
+    }
     for each in (crossing for step_ in decided for crossing in step_.crossings):
         assert [question for question, _ in answers(each)] == list(QUESTIONS)
         assert all(answer for _, answer in answers(each))

@@ -54,7 +54,7 @@ def corrections_of(view: View, standing: Mapping[str, Standing]) -> tuple[Correc
     if answered is None:
         return ()
     found = []
-    for each in view.boundary.retractions:
+    for each in (retraction for retraction in view.boundary.retractions if retraction.at_ms >= answered.at_ms):
         now = values_of(view.result(each.step)) if standing.get(each.step) is Standing.COMPLETED else {}
         renewed = view.version(fields.result(each.step)) != each.version and each.key in now
         after = str(now[each.key]) if renewed else ""

@@ -92,6 +92,16 @@ async def test_what_was_briefed_with_a_withdrawn_value_runs_again_and_nothing_el
     assert "corrects an earlier one" in report.answer and "red" in report.answer and "blue" in report.answer
 
 
+async def test_an_answer_corrects_what_was_withdrawn_since_the_last_one_and_nothing_before_it(system: System) -> None:
+    cast = Cast({"a": _turn(colour=["red", "blue", "green"])})
+    async with system.serve(cast.team(step("a"))) as runtime:
+        first = await runtime.ask("Do it.")
+        for reason in ("the first mistake", "the second mistake"):
+            await runtime.retract(first.request_id, "a.colour", reason, recheck=True)
+            report = await _again(runtime, first.request_id)
+    assert "the second mistake" in report.answer and "the first mistake" not in report.answer
+
+
 async def test_a_change_goes_on_level_by_level_as_far_as_anything_says_otherwise(system: System) -> None:
     cast = Cast({"a": _turn(colour=["red", "blue"]), "b": _turn(size=[1, 2]), "c": answers})
     plan = (step("a"), step("b", "a", needs=("a.colour",)), step("c", "b", needs=("b.size",)))

@@ -185,10 +185,10 @@ class CrashingBroker:
         async with self._points.around(f"publish:{what}"):
             await self._broker.publish(address, bell, confirm=confirm)
 
-    async def declare_agent(self, agent: str) -> None:
+    async def declare_agent(self, agent: str) -> int:
         """See the port."""
         async with self._points.around("declare:agent"):
-            await self._broker.declare_agent(agent)
+            return await self._broker.declare_agent(agent)
 
     @asynccontextmanager
     async def consume(self, queue: str, handler: Handler, *, prefetch: int) -> AsyncIterator[Consumer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -11,11 +12,11 @@ import structlog
 
 from orchestrator.advancing import advance
 from orchestrator.bells import bell_of
-from orchestrator.causes import Cause, Continued, ResultCame, Submitted
+from orchestrator.causes import Cause, Continued, ResultCame, Submitted, Swept
 from orchestrator.decisions import Change, Decision, Ring, RingStatus, RingTask, Verdict
 from orchestrator.scheduling import full_fields, partial_fields
 from orchestrator.views import Outline, View, outlined, view_of
-from orchestrator.waiting import Stoppers, applies, is_open, stopper_fields
+from orchestrator.waiting import Stoppers, applies, is_open, stopper_fields, waits_afresh
 from schemas import fields
 from schemas.blackboard import Blackboard, Outcome, Write, Written
 from schemas.broker import Address, Broker
@@ -26,6 +27,8 @@ from schemas.requests import Role
 
 _OUTLINES_KEPT = 10_000
 _ENTER_MS = 30_000
+_BACKLOG_SECONDS = 1.0
+"""How long it is remembered how many TASKs wait for an agent."""
 
 log = structlog.get_logger()
 
@@ -53,6 +56,7 @@ class Actor:
         self._outlines: OrderedDict[str, Outline] = OrderedDict()
         self._stoppers = Stoppers()
         self._declared: set[str] = set()
+        self._backlogs: dict[str, tuple[float, int]] = {}
 
     async def act(self, request_id: str, cause: Cause) -> Decision:
         """Do everything that follows from `cause`, and return the last decision, when nothing is left to write.
@@ -83,7 +87,7 @@ class Actor:
         self._keep(view, decision, asked)
         if decision.verdict is Verdict.REFUSED:
             await self._note_refusal(request_id, asked, decision.reason)
-        await self.ring(decision.rings, view)
+        await self.ring(await self._not_queued(decision.rings, view) if isinstance(cause, Swept) else decision.rings, view)
         return decision
 
     async def _look(self, request_id: str, cause: Cause) -> View:
@@ -161,6 +165,21 @@ class Actor:
             await each[0]
         else:
             await asyncio.gather(*each)
+
+    async def _not_queued(self, rings: Iterable[Ring], view: View) -> list[Ring]:
+        """Leave out what lies in its agent's queue by all appearances: one more message there would only make the queue longer."""
+        return [ring for ring in rings if not (isinstance(ring, RingTask) and await self._is_queued(ring.step_id, view))]
+
+    async def _is_queued(self, step_id: str, view: View) -> bool:
+        if view.outline is None or not waits_afresh(view, step_id):
+            return False
+        agent = view.outline.definitions[step_id].agent
+        now = asyncio.get_running_loop().time()
+        looked, waiting = self._backlogs.get(agent, (-math.inf, 0))
+        if now - looked >= _BACKLOG_SECONDS:
+            waiting = await self._broker.declare_agent(agent)
+            self._backlogs[agent] = now, waiting
+        return waiting > 0
 
     async def _ring(self, ring: Ring, view: View) -> None:
         address, bell = bell_of(ring, view)

@@ -1,4 +1,5 @@
-"""Waiting: one step that is seen open spares the look at all others. Pure, but for what `Stoppers` remembers.
+"""Waiting: one step that is seen open spares the look at all others, and a long queue is not rung over and over. Pure, but for
+what `Stoppers` remembers.
 
 In a plan of hundreds of steps side by side, the end of each would be a look at all of them: is the request over, may the step
 that joins them run? As long as one of them is open, neither can be. So where one was open at the last look, it is read first, and
@@ -11,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from orchestrator.causes import Cause, ResultCame
-from orchestrator.scheduling import Standing, standings
+from orchestrator.scheduling import LAST_LOOK_MS, Standing, ready_since_ms, standings
 from orchestrator.views import Outline, View
 from schemas import fields
 from schemas.requests import StepState
@@ -59,6 +60,17 @@ def stopper_of(view: View, step_id: str) -> str | None:
         if fits:
             return step
     return None
+
+
+def waits_afresh(view: View, step_id: str) -> bool:
+    """Whether a step was rung once at most, by whoever made it ready, and could still lie in its agent's queue: nobody has touched it.
+
+    What was claimed, retried, handed back or reopened counts as touched: a sweep may be the first to ring it again. And after
+    the longest pause between two looks a lost message is more likely than a queue that long.
+    """
+    outline, seen = view.outline, view.step(step_id)
+    untouched = seen is not None and seen.record.state is StepState.PENDING and seen.version.startswith("1.")
+    return untouched and outline is not None and view.now_ms - ready_since_ms(step_id, view, outline) < LAST_LOOK_MS
 
 
 class Stoppers:

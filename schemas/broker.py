@@ -141,6 +141,6 @@ class Broker(Protocol):
         """
         ...
 
-    async def declare_agent(self, agent: str) -> None:
-        """Make sure that an agent's queues exist, so that a TASK to it can wait there."""
+    async def declare_agent(self, agent: str) -> int:
+        """Make sure that an agent's queues exist, so that a TASK to it can wait there; return how many wait that nobody has."""
         ...

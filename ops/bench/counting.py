@@ -154,9 +154,9 @@ class CountedBroker:
         self._counts.message_bytes += len(to_wire(bell))
         await self.inner.publish(address, bell, confirm=confirm)
 
-    async def declare_agent(self, agent: str) -> None:
+    async def declare_agent(self, agent: str) -> int:
         """See the port."""
-        await self.inner.declare_agent(agent)
+        return await self.inner.declare_agent(agent)
 
     def consume(self, queue: str, handler: Handler, *, prefetch: int) -> AbstractAsyncContextManager[Consumer]:
         """See the port."""

@@ -229,6 +229,14 @@ async def is_declared(server: Server, channel: Channel, name: str) -> bool:
     return True
 
 
+async def waiting_in(server: Server, channel: Channel, name: str) -> int:
+    """How many messages of a queue that exists wait for a consumer, by its name without the prefix."""
+    with translated(f"looking into {name}"):
+        async with asyncio.timeout(server.call_timeout_seconds):
+            declared = await channel.queue_declare(server.topology.full(name), passive=True)
+    return declared.message_count or 0
+
+
 def report_mismatch(name: str, error: UnsafeServer) -> None:
     """Say that a queue exists with other arguments: it stays as it is until a person has looked."""
     log.error("queue_mismatched", queue=name, error=str(error))

@@ -23,7 +23,7 @@ from ops.broker.background import Background, background
 from ops.broker.dispatching import Dispatcher
 from ops.broker.faults import FaultPlan, FaultyHand
 from ops.broker.topology import DELIVERY_LIMIT, UNREADABLE, Queue, Topology, takes
-from schemas.broker import Address, Consumer, Exchange, Handler
+from schemas.broker import Address, Consumer, Exchange, Handler, task_queue
 from schemas.errors import OutcomeUnknown, Undeliverable, Unreadable
 from schemas.messages import AgentMessage, from_wire, to_wire
 
@@ -192,10 +192,11 @@ class MemoryBroker:
         if not self.store(address, stored) and confirm:
             raise Undeliverable(f"no queue takes a message to {address.exchange} {address.key}")
 
-    async def declare_agent(self, agent: str) -> None:
-        """Make sure that an agent's queues exist."""
+    async def declare_agent(self, agent: str) -> int:
+        """Make sure that an agent's queues exist, and return how many TASKs wait there that nobody has."""
         for queue in self._topology.of_agent(agent):
             self._declare(queue)
+        return len(self._queues[task_queue(agent)].ready)
 
     @asynccontextmanager
     async def consume(self, queue: str, handler: Handler, *, prefetch: int) -> AsyncIterator[Consumer]:

@@ -20,7 +20,7 @@ from aiormq import Channel
 from ops.broker.backoff import delays
 from ops.broker.confirming import Confirms
 from ops.broker.frames import other_properties, publication, usual_properties
-from ops.broker.line import Line, Server, close, connected, opened, prepared, report_mismatch, why_closed
+from ops.broker.line import Line, Server, close, connected, opened, prepared, report_mismatch, waiting_in, why_closed
 from ops.broker.topology import Queue
 from schemas.errors import NotPermitted, Unavailable, UnsafeServer
 from schemas.messages import CONTENT_TYPE
@@ -99,8 +99,8 @@ class Publisher:
             frame_max = line.connection_tune.frame_max
             line.send(publication(channel.number, exchange, key, marshalled, body, mandatory=False, frame_max=frame_max))
 
-    async def declare(self, *queues: Queue) -> None:
-        """Declare queues with their bindings.
+    async def declare(self, *queues: Queue) -> int:
+        """Declare queues with their bindings, and return how many messages wait in the last one.
 
         Raises:
             UnsafeServer: one exists with other arguments.
@@ -111,7 +111,7 @@ class Publisher:
             async with asyncio.timeout(self._server.call_timeout_seconds):
                 await self._open.wait()
                 assert self._current is not None  # set before `_open`
-                await self._declare_on(self._current.line, *queues)
+                return await self._declare_on(self._current.line, *queues)
         except TimeoutError as error:
             raise Unavailable(f"queues not declared within {self._server.call_timeout_seconds:g} s") from error
 
@@ -154,6 +154,9 @@ class Publisher:
             closed = [channel for channel in (confirmed, unconfirmed) if channel.is_closed]
             raise Unavailable(why_closed(closed[0]) if closed else "it confirms nothing")
 
-    async def _declare_on(self, connection: Line, *queues: Queue) -> None:
+    async def _declare_on(self, connection: Line, *queues: Queue) -> int:
         # A refusal closes the channel that it happened on, so this one is never one that publishes.
-        await close(self._server, await prepared(self._server, connection, *queues))
+        channel = await prepared(self._server, connection, *queues)
+        waiting = await waiting_in(self._server, channel, queues[-1].name)
+        await close(self._server, channel)
+        return waiting

@@ -82,15 +82,15 @@ class RabbitMQBroker:
                 raise
             await self._publisher.publish(self._topology.full(address.exchange), address.key, body)
 
-    async def declare_agent(self, agent: str) -> None:
-        """Make sure that an agent's queues exist.
+    async def declare_agent(self, agent: str) -> int:
+        """Make sure that an agent's queues exist, and return how many TASKs wait there that nobody has.
 
         Raises:
             UnsafeServer: one exists with other arguments.
             Unavailable: the broker is not there, or one is missing that this user may not declare.
         """
         try:
-            await self._publisher.declare(*self._topology.of_agent(agent))
+            return await self._publisher.declare(*self._topology.of_agent(agent))
         except NotPermitted as error:
             raise Unavailable(str(error)) from error
 

@@ -80,6 +80,14 @@ async def test_a_message_to_an_agent_that_nobody_declared_is_undeliverable(bench
         await bench.broker.publish(to_agent("nobody"), task())
 
 
+async def test_declaring_an_agent_tells_how_many_tasks_wait_for_it(bench: Bench) -> None:
+    assert await bench.broker.declare_agent(AGENT) == 0
+    for _ in range(3):
+        await bench.broker.publish(to_agent(AGENT), task())
+    await bench.has(TASKS, 3)
+    assert await bench.broker.declare_agent(AGENT) == 3
+
+
 async def test_a_deleted_agent_is_undeliverable_until_it_is_declared_again(bench: Bench) -> None:
     await bench.delete(TASKS)
     with pytest.raises(Undeliverable):

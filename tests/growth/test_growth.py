@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from ops import opening
 from ops.artifacts.keeping import KeptArtifacts
 from ops.artifacts.memory import MemoryShelf
 from ops.bench.counting import CountedBoard, CountedBroker, Counts
@@ -19,10 +18,11 @@ from ops.blackboard.memory import MemoryBlackboard
 from ops.blackboard.redis import RedisBlackboard
 from ops.broker.memory import MemoryBroker
 from ops.embedded import serving
-from orchestrator import scheduling
+from orchestrator import acting
 from schemas.blackboard import Blackboard
 from schemas.requests import RequestStatus
 from tests.growth.running import Gate, cost_of, grown, step, team_of
+from tests.ops.broker.bench import eventually
 from tests.support.boards import orchestrator
 from tests.support.servers import OwnRedis
 from tests.system.cast import told
@@ -60,22 +60,52 @@ async def in_flight(board: Blackboard, number: int) -> dict[str, float]:
             waiting = [asyncio.create_task(runtime.wait(each.request_id)) for each in accepted]
             gate.opened.set()
             assert set(await asyncio.gather(*waiting)) == {RequestStatus.COMPLETED}
-    return counts.a(number)
+    # A look at who has waited long goes by time, and not by how many there are: one read, and one settling of the mark.
+    looks = counts.calls.pop("settle", 0)
+    counts.calls["read"] -= looks
+    cost = counts.a(number)
+    return {name: cost[name] for name in ("board calls", "bytes written", "messages", "message bytes")}
 
 
 @pytest.mark.parametrize("kind", ["memory", pytest.param("redis", marks=pytest.mark.own_server)])
-async def test_a_request_costs_the_same_with_a_hundred_and_with_two_thousand_under_way(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Who still waits for its worker at the first look, and then in growing pauses, is rung again: that goes by time, not by number.
-    monkeypatch.setattr(opening, "FIRST_LOOK_MS", 3_600_000)
-    monkeypatch.setattr(scheduling, "FIRST_LOOK_MS", 3_600_000)
-    monkeypatch.setattr(scheduling, "LAST_LOOK_MS", 3_600_000)
+async def test_a_request_costs_the_same_with_a_hundred_and_with_two_thousand_under_way(kind: str, tmp_path: Path) -> None:
     costs = []
     for number in (100, 2000):
         async with board_of(kind, tmp_path / str(number)) as board:
             costs.append(await in_flight(board, number))
     assert grown(*costs) == {}, costs
+
+
+async def test_a_step_that_waits_in_a_long_queue_is_not_rung_again_and_one_whose_task_was_lost_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting, "_BACKLOG_SECONDS", 0.0)
+    gate, counts = Gate(), Counts()
+    team = Team("stage", [BlackBox("hand", gate)], [step("a")])
+    async with MemoryBlackboard(lease_seconds=60.0) as board, MemoryBroker() as broker:
+        counted = CountedBoard(board, counts)
+        async with serving(counted, CountedBroker(broker, counts), team, lease_seconds=60.0) as runtime:
+            accepted = [(await runtime.submit(team, "Please.")).request_id for _ in range(40)]
+            waiting = [asyncio.create_task(runtime.wait(each)) for each in accepted]
+
+            async def queued() -> bool:
+                return broker.depth("tasks.hand") == 32  # the worker holds eight
+
+            await eventually(queued, seconds=30)
+            before = counts.messages
+            for each in accepted:
+                await board.enter(each, 0)
+            looked = counts.calls["settle"]
+
+            async def seen() -> bool:
+                return counts.calls["settle"] >= looked + len(accepted)
+
+            await eventually(seen, seconds=30)
+            assert counts.messages == before
+            broker.purge("tasks.hand")
+            for each in accepted:
+                await board.enter(each, 0)
+            await eventually(queued, seconds=30)
+            gate.opened.set()
+            assert set(await asyncio.gather(*waiting)) == {RequestStatus.COMPLETED}
 
 
 async def test_a_request_costs_the_same_with_one_and_with_fifty_agents_but_for_the_team_card() -> None:

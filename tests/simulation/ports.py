@@ -186,11 +186,11 @@ class SimulatedBroker:
             world.ledger.confirmed(life, address, bell)
         world.trace(life, f"rang {name}", bell.request_id, f"{bell.step_id} epoch {bell.epoch}")
 
-    async def declare_agent(self, agent: str) -> None:
+    async def declare_agent(self, agent: str) -> int:
         """See the port."""
         await self._life.at(f"{self._life.kind}.declare_agent:before")
         await self._life.travel()
-        await self._broker.declare_agent(agent)
+        return await self._broker.declare_agent(agent)
 
     @asynccontextmanager
     async def consume(self, queue: str, handler: Handler, *, prefetch: int) -> AsyncIterator[Consumer]:

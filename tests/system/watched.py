@@ -84,9 +84,9 @@ class WatchedBroker:
 
         return self.inner.consume(queue, watching, prefetch=prefetch)
 
-    async def declare_agent(self, agent: str) -> None:
+    async def declare_agent(self, agent: str) -> int:
         self.queues |= {f"tasks.{agent}", f"dead.{agent}"}
-        await self.inner.declare_agent(agent)
+        return await self.inner.declare_agent(agent)
 
     async def was_handled(self, bell: AgentMessage, times: int = 1) -> None:
         """Return once a handler has returned from the message so often."""

@@ -312,9 +312,9 @@ async def test_a_consumer_of_a_deleted_queue_declares_it_with_its_binding(bench:
                 return False
             return True
 
-        await eventually(bound_again, seconds=3)
+        await eventually(bound_again, seconds=15)
         await delivery.ack()  # its queue is gone: nothing breaks
-        assert (await taken.next(3)).message.content == "next"
+        assert (await taken.next(15)).message.content == "next"
 
 
 async def test_a_result_reaches_a_consumer_that_had_to_declare_its_queue(bench: RabbitMQBench) -> None:

@@ -67,7 +67,8 @@ class Actor:
         asked = cause
         view = await self._look(request_id, cause)
         while True:
-            decision = advance(view, cause, retention_seconds=self._retention_seconds, reducers=self._reducers)
+            stopper = self._stopper(request_id, cause, view.outline)
+            decision = advance(view, cause, retention_seconds=self._retention_seconds, reducers=self._reducers, stopper=stopper)
             if decision.read_more:
                 more = await self._board.read(request_id, decision.read_more)
                 set_back = more.position < view.position  # what was read before is no longer true
@@ -97,7 +98,7 @@ class Actor:
             if isinstance(cause, Submitted):
                 names += (fields.CARD, fields.BOUNDARY)
         elif isinstance(cause, ResultCame):
-            if applies(cause, outline) and (stopper := self._stoppers.get(request_id, cause.step_id, outline)):
+            if stopper := self._stopper(request_id, cause, outline):
                 names = stopper_fields(cause.step_id, stopper, outline)
                 view = view_of(await self._board.read(request_id, names), outline)
                 if is_open(view, stopper):
@@ -106,6 +107,11 @@ class Actor:
         else:
             names = full_fields(outline)
         return view_of(await self._board.read(request_id, names), outline)
+
+    def _stopper(self, request_id: str, cause: Cause, outline: Outline | None) -> str | None:
+        if outline is None or not isinstance(cause, ResultCame) or not applies(cause, outline):
+            return None
+        return self._stoppers.get(request_id, cause.step_id, outline)
 
     async def _with_source(self, view: View, names: tuple[str, ...]) -> View:
         request = view.request

@@ -38,6 +38,7 @@ from orchestrator.scheduling import (
     standings,
 )
 from orchestrator.views import Outline, View, outline_fields
+from orchestrator.waiting import is_open, stopper_fields
 from schemas import fields, plans
 from schemas.blackboard import ABSENT
 from schemas.errors import InvalidPlan, Refused
@@ -48,10 +49,13 @@ from schemas.requests import PlanRecord, RequestStatus, Role, StatusRecord, Step
 from schemas.results import Failure, FailureCode
 
 
-def advance(view: View, cause: Cause, *, retention_seconds: int, reducers: Mapping[str, Reducer] = REDUCERS) -> Decision:
+def advance(
+    view: View, cause: Cause, *, retention_seconds: int, reducers: Mapping[str, Reducer] = REDUCERS, stopper: str | None = None
+) -> Decision:
     """Return what follows for the request in `view` from `cause`.
 
-    `retention_seconds` is how long a request is kept once it is over, `reducers` what merges shared fields, by name. The
+    `retention_seconds` is how long a request is kept once it is over, `reducers` what merges shared fields, by name. `stopper`
+    is a step without which nothing follows from a result (`orchestrator.waiting`): while it is seen open, no other is looked at. The
     decision asks for more fields, or names one write, or says what to ring and when to look again; after a write the function is
     asked again with the view as it is then.
     """
@@ -77,10 +81,10 @@ def advance(view: View, cause: Cause, *, retention_seconds: int, reducers: Mappi
         case Noticed():
             return commanding.notice(view, cause)
         case Submitted() | ResultCame() | Swept() | Continued():
-            return _onward(view, cause, retention_seconds, reducers)
+            return _onward(view, cause, retention_seconds, reducers, stopper)
 
 
-def _onward(view: View, cause: Cause, retention_seconds: int, reducers: Mapping[str, Reducer]) -> Decision:
+def _onward(view: View, cause: Cause, retention_seconds: int, reducers: Mapping[str, Reducer], stopper: str | None) -> Decision:
     """Plan, take in, ring, answer: whatever comes next of a request that goes on."""
     if view.status.status.over:
         return Decision(verdict=Verdict.LATE if isinstance(cause, Submitted) else Verdict.FITS, over=True)
@@ -91,7 +95,7 @@ def _onward(view: View, cause: Cause, retention_seconds: int, reducers: Mapping[
     outline = view.outline
     if outline is None:
         return Decision(read_more=outline_fields(view))
-    if missing := view.missing(_looked_at(view, outline, cause)):
+    if missing := view.missing(_looked_at(view, outline, cause, stopper)):
         return Decision(read_more=missing)
     standing = standings(view, outline)
     if growth := _take_in(view, outline, standing, retention_seconds):
@@ -110,9 +114,11 @@ def _onward(view: View, cause: Cause, retention_seconds: int, reducers: Mapping[
     return ending.answer(view, outline, standing, retention_seconds=retention_seconds)
 
 
-def _looked_at(view: View, outline: Outline, cause: Cause) -> tuple[str, ...]:
+def _looked_at(view: View, outline: Outline, cause: Cause, stopper: str | None) -> tuple[str, ...]:
     """What has to be read: an orchestrator that sees the request for the first time has not looked at all that decides a ring."""
     if isinstance(cause, ResultCame) and not _looks_at_all(view, outline, cause):
+        if stopper is not None and is_open(view, stopper):
+            return stopper_fields(cause.step_id, stopper, outline)
         return partial_fields(cause.step_id, outline)
     return full_fields(outline)
 

@@ -8,20 +8,20 @@ a step that runs again replaces what it had added. Steps that depend on one wait
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from orchestrator.absorption import WAITS_FOR_A_PERSON, Absorption
 from orchestrator.decisions import Change, Decision
+from orchestrator.merging import must_ask, over, reduce_all, settled
 from orchestrator.reopening import expected
+from orchestrator.said import confirm, withdraw
 from orchestrator.scheduling import Standing, full_fields
 from orchestrator.views import Outline, View
 from schemas import fields
 from schemas.blackboard import DeadEntry
-from schemas.boundary import AbsorbedRecord, BoundaryRecord, Promotion, Retraction
+from schemas.boundary import AbsorbedRecord, BoundaryRecord
 from schemas.errors import Refused
-from schemas.gate import May
-from schemas.packets import Kind, Packet, fingerprint
-from schemas.plans import Step
-from schemas.reducers import AGREE, Reducer, in_order, independent_sources, is_contested, reduce_claims
+from schemas.packets import Kind, Packet
+from schemas.reducers import Reducer
 from schemas.results import AgentResult
 from schemas.shared import (
     Claim,
@@ -35,9 +35,6 @@ from schemas.shared import (
     check_value,
     conditions_of,
 )
-
-WAITS_FOR_A_PERSON = ""
-"""Stands for the step in the index entry of a request that has something on the desk."""
 
 
 def absorb(view: View, outline: Outline, standing: Mapping[str, Standing], reducers: Mapping[str, Reducer]) -> Decision | None:
@@ -93,28 +90,6 @@ def _is_left(view: View, step: str, standing: Standing) -> bool:
     return not is_absorbed(view, step)
 
 
-@dataclass
-class _Absorption:
-    """What one write is to put, while it is worked out."""
-
-    view: View
-    outline: Outline
-    cards: Mapping[str, FieldCard]
-    reducers: Mapping[str, Reducer]
-    records: dict[str, FieldRecord] = field(default_factory=dict)
-    """The fields that were read, as they will be."""
-    changed: dict[str, None] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
-    retractions: list[Retraction] = field(default_factory=list)
-    promotions: list[Promotion] = field(default_factory=list)
-    asks: bool = False
-    """Whether something of it waits for a person."""
-
-    def put(self, name: str, record: FieldRecord) -> None:
-        self.records[name] = record
-        self.changed[name] = None
-
-
 def _take_in(
     view: View, outline: Outline, standing: Mapping[str, Standing], group: Sequence[str], reducers: Mapping[str, Reducer]
 ) -> Decision:
@@ -126,7 +101,7 @@ def _take_in(
     cards = view.card.fields if view.card else {}
     if missing := view.missing((*_of_fields(view, outline, cards, group, completed), *_of_withdrawn(view, completed))):
         return Decision(read_more=missing)
-    work = _Absorption(view, outline, cards, reducers, dict(view.shared))
+    work = Absorption(view, outline, cards, reducers, dict(view.shared))
     for step in group:
         result = view.result(step) if step in completed else None
         _withdraw_older(work, step)
@@ -134,8 +109,8 @@ def _take_in(
             _release(work, step)
             continue
         _apply(work, step, result)
-        _confirm(work, outline.definitions[step], result)
-    _reduce(work)
+        confirm(work, outline.definitions[step], result)
+    reduce_all(work)
     ended = [step for step in group if standing[step] is not Standing.SKIPPED]
     return Decision(change=_change(work, group, ended, _decided_on(outline, standing, group)))
 
@@ -161,7 +136,7 @@ def _of_withdrawn(view: View, completed: Sequence[str]) -> tuple[str, ...]:
     return tuple(fields.result(str(each.payload).partition(".")[0]) for each in packets if each.kind is Kind.RETRACTION)
 
 
-def _withdraw_older(work: _Absorption, step: str) -> None:
+def _withdraw_older(work: Absorption, step: str) -> None:
     """What an earlier epoch of the step had added is replaced, also where this one adds nothing."""
     for name, record in list(work.records.items()):
         if any(each.step == step for each in record.claims):
@@ -169,7 +144,7 @@ def _withdraw_older(work: _Absorption, step: str) -> None:
             work.put(name, record.model_copy(update={"claims": claims}))
 
 
-def _release(work: _Absorption, step: str) -> None:
+def _release(work: Absorption, step: str) -> None:
     """A failed step holds nothing of a resource."""
     for name, record in list(work.records.items()):
         if any(each.step == step for each in record.reservations.values()):
@@ -177,7 +152,7 @@ def _release(work: _Absorption, step: str) -> None:
             work.put(name, record.model_copy(update={"reservations": left}))
 
 
-def _apply(work: _Absorption, step: str, result: AgentResult) -> None:
+def _apply(work: Absorption, step: str, result: AgentResult) -> None:
     """Take each change in the order it was made; one that does not fit is refused by name, and changes nothing."""
     definition = work.outline.definitions[step]
     seen = work.view.step(step)
@@ -192,10 +167,10 @@ def _apply(work: _Absorption, step: str, result: AgentResult) -> None:
         if packet.kind is Kind.ACTION_REQUEST:
             work.asks = True
         elif packet.kind is Kind.RETRACTION:
-            _withdraw(work, step, packet)
+            withdraw(work, step, packet)
 
 
-def _apply_one(work: _Absorption, step: str, epoch: int, index: int, change: FieldChange, result: AgentResult) -> None:
+def _apply_one(work: Absorption, step: str, epoch: int, index: int, change: FieldChange, result: AgentResult) -> None:
     card, record = work.cards[change.field], work.records.get(change.field, FieldRecord())
     claim = Claim(
         step=step,
@@ -215,7 +190,7 @@ def _apply_one(work: _Absorption, step: str, epoch: int, index: int, change: Fie
             others = tuple(each for each in record.proposals if (each.step, each.index) != (step, index))
             work.put(card.name, record.model_copy(update={"proposals": (*others, claim)}))
         case Operation.SETTLE:
-            work.put(card.name, settled(record, str(change.value), step, work.view.now_ms, card, asked=_must_ask(work, card, record)))
+            work.put(card.name, settled(record, str(change.value), step, work.view.now_ms, card, asked=must_ask(work, card, record)))
         case Operation.SET:
             _refuse_outdated(work, card, change)
             work.put(card.name, _set(work, card, record, change, step, epoch, result))
@@ -234,7 +209,7 @@ def _apply_one(work: _Absorption, step: str, epoch: int, index: int, change: Fie
             work.put(card.name, record.model_copy(update={"proposals": rest}))
 
 
-def _refuse_outdated(work: _Absorption, card: FieldCard, change: FieldChange) -> None:
+def _refuse_outdated(work: Absorption, card: FieldCard, change: FieldChange) -> None:
     """An owner who had read the field decided on that version of it; a protected one it must have read."""
     now = work.view.version(fields.shared(card.name))
     if change.seen is not None and change.seen != now:
@@ -244,7 +219,7 @@ def _refuse_outdated(work: _Absorption, card: FieldCard, change: FieldChange) ->
 
 
 def _set(
-    work: _Absorption, card: FieldCard, record: FieldRecord, change: FieldChange, step: str, epoch: int, result: AgentResult
+    work: Absorption, card: FieldCard, record: FieldRecord, change: FieldChange, step: str, epoch: int, result: AgentResult
 ) -> FieldRecord:
     others = {name: work.records[name] for name in conditions_of(card) if name in work.records}
     check_transition(card, record if record.value is not None else None, change.value, step, others)
@@ -271,7 +246,7 @@ def _set(
     )
 
 
-def _moved(work: _Absorption, card: FieldCard, record: FieldRecord, change: FieldChange, step: str) -> FieldRecord:
+def _moved(work: Absorption, card: FieldCard, record: FieldRecord, change: FieldChange, step: str) -> FieldRecord:
     """The same value in another state: who wrote it, when, and on what it rests stays as it was."""
     value = card.moved(record.value, change.value)
     check_value(card, value)
@@ -288,137 +263,6 @@ def _proposal(record: FieldRecord, card: FieldCard, named: object) -> Claim:
     return found
 
 
-def settled(record: FieldRecord, choice: str, by: str, now_ms: int, card: FieldCard, *, asked: bool = False) -> FieldRecord:
-    """Return a contested field with one of its claims as its value; the others stay beside it.
-
-    Raises:
-        Refused: it is not contested, has no such claim, or (`asked`) only a person may settle it.
-    """
-    if not record.contested:
-        raise Refused(f"field {card.name!r} is not contested", path=card.name)
-    if asked:
-        raise Refused(f"field {card.name!r} is for a person: independent sources differ, and a step may commit on it", path=card.name)
-    chosen = next((each for each in record.claims if choice in (each.id, fingerprint(each.value), str(each.value))), None)
-    if chosen is None:
-        there = ", ".join(f"{each.id} ({each.value!r})" for each in record.claims)
-        raise Refused(f"field {card.name!r} has no claim {choice!r}; there are: {there}", path=card.name)
-    return record.model_copy(
-        update={"value": chosen.value, "contested": False, "settled_by": by, "at_ms": now_ms, "evidence": chosen.evidence}
-    )
-
-
-def _must_ask(work: _Absorption, card: FieldCard, record: FieldRecord) -> bool:
-    """Whether independent sources differ on a field that a step which may commit reads: then no agent settles it."""
-    commits = any(each.may is May.COMMIT and card.name in each.reads for each in work.outline.definitions.values())
-    return commits and len(independent_sources(record.claims)) > 1
-
-
-def _reduce(work: _Absorption) -> None:
-    """Work out every merged field anew from its claims."""
-    for name in list(work.changed):
-        card, record = work.cards.get(name), work.records[name]
-        if card is None or card.reducer is None or (record.settled_by and not record.contested and not _has_new(work, name, record)):
-            continue
-        claims = tuple(in_order(record.claims))
-        if card.reducer == "sum":
-            claims = _within_capacity(work, card, claims)
-        counted = [each for each in claims if not each.refused]
-        contested = card.reducer == AGREE and is_contested(claims)
-        value = None if contested else reduce_claims(work.reducers[card.reducer], counted)
-        work.asks |= contested and (card.arbiter is None or _must_ask(work, card, record))
-        merged = {"claims": claims, "value": value, "contested": contested, "at_ms": work.view.now_ms, "settled_by": ""}
-        if card.ttl_seconds is not None:
-            merged["expires_at_ms"] = work.view.now_ms + int(card.ttl_seconds * 1000)
-        work.records[name] = record.model_copy(update=merged)
-
-
-def _has_new(work: _Absorption, name: str, record: FieldRecord) -> bool:
-    before = work.view.shared.get(name)
-    return before is None or in_order(before.claims) != in_order(record.claims)
-
-
-def _within_capacity(work: _Absorption, card: FieldCard, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Contributions in their one order; those with which the sum would go over the limit stay beside it, refused.
-
-    They are kept since they may fit when an earlier one is taken back: else who came first would show.
-    """
-    limit = card.capacity
-    if card.capacity_of and (constraint := work.view.constraint(card.capacity_of)) and isinstance(constraint.value, int | float):
-        limit = float(constraint.value)
-    if limit is None:
-        return claims
-    kept: list[Claim] = []
-    total = 0.0
-    for each in claims:
-        amount = float(each.value) if isinstance(each.value, int | float) else 0.0
-        if total + amount > limit:
-            why = f"{_over(card.name)}{total + amount:g}, and may be {limit:g} at most"
-            work.refused.append(f"{each.step}: {why}")
-            kept.append(each.model_copy(update={"refused": why}))
-            continue
-        total += amount
-        kept.append(each.model_copy(update={"refused": ""}))
-    return tuple(kept)
-
-
-def _over(name: str) -> str:
-    """How a refusal begins that is said anew each time the field is worked out."""
-    return f"{name} would be "
-
-
-def _withdraw(work: _Absorption, step: str, packet: Packet) -> None:
-    """A step reports that something it read is wrong."""
-    source, _, key = str(packet.payload).partition(".")
-    retraction = retraction_of(work.view, source, key, packet.control.reason or "reported wrong", by=step)
-    if retraction is None:
-        work.refused.append(f"{step}: there is no {packet.payload} to withdraw")
-    else:
-        work.retractions.append(retraction)
-
-
-def retraction_of(view: View, step: str, key: str, reason: str, *, by: str) -> Retraction | None:
-    """Return the retraction of what a step's present result says of `key`, or None where it says nothing of it."""
-    result = view.result(step)
-    values = values_of(result)
-    if key not in values:
-        return None
-    version = view.version(fields.result(step))
-    return Retraction(step=step, key=key, version=version, reason=reason, value=str(values[key]), by=by, at_ms=view.now_ms)
-
-
-def values_of(result: AgentResult | None) -> dict[str, object]:
-    """Return what a result says: the values of its facts and judgements, by key."""
-    if result is None:
-        return {}
-    return {**{fact.key: fact.value for fact in result.facts}, **{packet.key: packet.payload for packet in result.packets}}
-
-
-def _confirm(work: _Absorption, definition: Step, result: AgentResult) -> None:
-    """A finding becomes confirmed where this step's fact says the same, from a source of its own."""
-    for key, name in definition.confirms.items():
-        step, _, wanted = name.partition(".")
-        other = work.view.result(step)
-        finding = next((each for each in other.packets if each.key == wanted), None) if other is not None else None
-        fact = next((each for each in result.facts if each.key == key), None)
-        if finding is None or fact is None:
-            continue
-        source = fact.provenance.source_ref or fact.provenance.tool
-        if fingerprint(fact.value) != fingerprint(finding.payload):
-            work.refused.append(f"{definition.id}: {key} does not say what {name} says")
-        elif {source, f"{definition.id}.{key}"} & {each.ref for each in finding.control.evidence}:
-            work.refused.append(f"{definition.id}: {key} comes from the source of {name}, so it confirms nothing")
-        else:
-            work.promotions.append(
-                Promotion(
-                    finding=name,
-                    version=work.view.version(fields.result(step)),
-                    fact=f"{definition.id}.{key}",
-                    fact_version=work.view.version(fields.result(definition.id)),
-                    source=source,
-                )
-            )
-
-
 def _decided_on(outline: Outline, standing: Mapping[str, Standing], group: Sequence[str]) -> set[str]:
     """The steps by which the barrier was found reached: all of the superstep, and what a skipped one was skipped for."""
     barrier = {name for step in group if (name := outline.definitions[step].superstep) is not None}
@@ -431,12 +275,12 @@ def _decided_on(outline: Outline, standing: Mapping[str, Standing], group: Seque
     return found
 
 
-def _change(work: _Absorption, group: Sequence[str], ended: Sequence[str], decided_on: set[str]) -> Change:
+def _change(work: Absorption, group: Sequence[str], ended: Sequence[str], decided_on: set[str]) -> Change:
     view = work.view
     absorbed: AbsorbedRecord = view.absorbed
     taken = tuple((step, seen.record.epoch) for step in ended if (seen := view.step(step)) is not None)
     kept = tuple(each for each in absorbed.steps if each[0] not in group)
-    anew = tuple(map(_over, work.changed))
+    anew = tuple(map(over, work.changed))
     refused = [each for each in absorbed.refused if each.partition(":")[0] not in group and not each.partition(": ")[2].startswith(anew)]
     record = absorbed.model_copy(
         update={

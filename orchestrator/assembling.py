@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from orchestrator.absorbing import values_of
 from orchestrator.headings import demote_headings
 from orchestrator.phrases import correction, notice
+from orchestrator.said import values_of
 from orchestrator.scheduling import Standing, stopped_by
 from orchestrator.views import Outline, View
 from schemas import fields

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.absorbing import WAITS_FOR_A_PERSON, settled
+from orchestrator.absorption import WAITS_FOR_A_PERSON
 from orchestrator.causes import DecideAsked, RulesAsked
 from orchestrator.decisions import Change, Decision, Verdict
+from orchestrator.merging import settled
 from orchestrator.reopening import expected, going_on, reopened
 from orchestrator.scheduling import full_fields
 from orchestrator.views import Outline, View, outline_fields

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from orchestrator.absorbing import WAITS_FOR_A_PERSON, retraction_of, values_of
+from orchestrator.absorption import WAITS_FOR_A_PERSON
 from orchestrator.causes import RetractAsked
 from orchestrator.decisions import Change, Decision, Verdict
 from orchestrator.reopening import expected, going_on, reopened
+from orchestrator.said import retraction_of, values_of
 from orchestrator.scheduling import Standing
 from orchestrator.views import Outline, View, outline_fields
 from schemas import fields

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from orchestrator import absorbing, acting, desk, retracting, scheduling
+from orchestrator import absorbing, acting, desk, merging, retracting, scheduling
 from orchestrator.advancing import advance
 from orchestrator.decisions import Change, Decision
 from orchestrator.scheduling import Standing
@@ -58,7 +58,7 @@ def absorbed_without_the_barrier() -> Any:
 
 
 def absorbed_in_the_order_of_arrival() -> Any:
-    return _all(patch.object(absorbing, "in_order", list), patch.object(reducers, "in_order", list))
+    return _all(patch.object(merging, "in_order", list), patch.object(reducers, "in_order", list))
 
 
 def dependants_rung_before_the_end_is_taken_in() -> Any:
@@ -80,11 +80,11 @@ def skipped_members_contribute() -> Any:
 
 
 def sum_over_its_limit() -> Any:
-    return patch.object(absorbing, "_within_capacity", lambda work, card, claims: claims)
+    return patch.object(merging, "_within_capacity", lambda work, card, claims: claims)
 
 
 def contested_values_are_chosen_from() -> Any:
-    return patch.object(absorbing, "is_contested", lambda claims: False)
+    return patch.object(merging, "is_contested", lambda claims: False)
 
 
 def anybody_writes_a_field() -> Any:

@@ -5,7 +5,6 @@ Attempts are counted here, before anything runs, so that a task that kills its w
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -63,19 +62,17 @@ Claim: TypeAlias = Claimed | Late | Finished | LookLater | Ahead | Unknown
 async def claim(board: Blackboard, task: Task, *, writer: str, lease_ms: int) -> Claim:
     """Take the step of `task`, or say why not; one round trip on the usual path.
 
-    A claim that would exceed `max_attempts` writes FAILED instead.
+    A claim that would exceed `max_attempts` writes FAILED instead. No mark is set for the hold: until its first renewal the
+    unacked TASK is what brings somebody else here (decision 20).
 
     Raises:
         Unavailable: the board is not there.
     """
     over_limit = task.record.attempt >= task.record.max_attempts
     write = _failing(task, writer) if over_limit else _taking(task, writer, lease_ms)
-    member = f"{task.request_id}#{task.step_id}"
     if over_limit:
         await board.dead_add(DeadEntry(task.request_id, task.step_id, task.epoch))
-        outcome = await board.write(task.request_id, write)
-    else:
-        outcome, _ = await asyncio.gather(board.write(task.request_id, write), board.mark(member, lease_ms))
+    outcome = await board.write(task.request_id, write)
     return _read(task, write, outcome, over_limit=over_limit)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import structlog
@@ -34,6 +34,13 @@ _T = TypeVar("_T")
 log = structlog.get_logger()
 
 
+@dataclass(slots=True)
+class DueMark:
+    """Whether this attempt has set the due mark of its step, which is then to be taken away at its end."""
+
+    is_set: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """What a worker has while it works on a step: the claim's record and version. The version is the fence."""
@@ -44,6 +51,8 @@ class Hold:
     version: str
     cause: str
     writer: str
+    due_mark: DueMark = field(default_factory=DueMark)
+    """One for all copies of the hold."""
     made_with: MadeWith | None = None
     """Set once there is a brief."""
     reservations: Reservations = NO_RESERVATIONS

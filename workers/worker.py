@@ -187,7 +187,7 @@ class Worker:
         try:
             ended = await self._do_with_early_ack(run, hold, claim)
             if ended is not None:
-                await self._tell(task, *ended)
+                await self._tell(task, hold, *ended)
         except Exception as error:
             if not run.acked_early:
                 raise
@@ -203,7 +203,7 @@ class Worker:
         early: list[asyncio.Task[None]] = []
 
         def begin() -> None:
-            early.append(asyncio.create_task(self._ack_early(run), name="early ack"))
+            early.append(asyncio.create_task(self._ack_early(run, hold), name="early ack"))
 
         timer = asyncio.get_running_loop().call_later(self._ack_after_seconds, begin)
         try:
@@ -216,11 +216,12 @@ class Worker:
                 finally:
                     early[0].cancel()
 
-    async def _tell(self, task: Task, version: str, record: StepRecord) -> None:
+    async def _tell(self, task: Task, hold: Hold, version: str, record: StepRecord) -> None:
         """After the commit: the end of a step is reported, a retry or a hand-back gets its due mark."""
         if record.state.over:
             await self._report(task, record, version)
-            await self._board.leave(_member(task))
+            if hold.due_mark.is_set:
+                await self._board.leave(_member(task))
         else:
             await self._board.mark(_member(task), record.not_before_ms)
 
@@ -289,9 +290,13 @@ class Worker:
     async def _renew(self, hold: Hold) -> bool:
         kept, _ = await asyncio.gather(
             self._board.renew(hold.request_id, hold.step_id, hold.version, self._lease_ms),
-            self._board.mark(f"{hold.request_id}#{hold.step_id}", self._lease_ms),
+            self._mark(hold),
         )
         return kept
+
+    async def _mark(self, hold: Hold) -> None:
+        hold.due_mark.is_set = True  # also where nobody knows what came of the call
+        await self._board.mark(f"{hold.request_id}#{hold.step_id}", self._lease_ms)
 
     async def _retry(self, hold: Hold, failure: Failure) -> tuple[str, StepRecord] | None:
         """An error that may pass: first a write, then (by the caller) a due mark, then the ack. The last attempt's error stays."""
@@ -376,11 +381,12 @@ class Worker:
         made = self._team.made_with(agent.name, brief_sha256=brief.brief.sha256, position=brief.brief.position)
         return made.model_copy(update={"boundary": brief.brief.manifest.boundary, "reads": dict(brief.reads)}) if brief.reads else made
 
-    async def _ack_early(self, run: _Run) -> None:
+    async def _ack_early(self, run: _Run, hold: Hold) -> None:
         """Ack a task that outlasts the broker's patience; from then on its lease and the sweeper are its outbox.
 
         First the queue is consumed anew with one credit fewer: else one more task would lie, unclaimed, behind busy places.
         """
+        await self._mark(hold)  # it may not have been renewed yet
         run.lent = True
         await self._lend(run.queue, 1)
         run.acked_early = True

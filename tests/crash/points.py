@@ -10,13 +10,13 @@ from tests.crash.running import Trial
 
 _WORKER: dict[str, tuple[str, ...]] = {
     "chain": (
-        *("write:step_claimed", "mark:step", "write:step_completed", "leave:step", "publish:result_ready", "ack:task"),
-        *("write:step_to_be_retried", "mark:step:4"),
+        *("write:step_claimed", "write:step_completed", "publish:result_ready", "ack:task"),
+        *("write:step_to_be_retried", "mark:step"),
     ),
     "dropped": ("publish:result_failed", "publish:letter"),
     "failed": ("dead_add:letter", "write:step_failed", "declare:agent"),
     "late": ("write:late_result_refused",),
-    "long": ("renew:lease", "resize:credit", "ack:task_early"),
+    "long": ("renew:lease", "mark:step", "leave:step", "resize:credit", "ack:task_early"),
     "handed_back": ("write:step_handed_back",),
     "strayed": ("enter:step", "enter:request", "park:task"),
 }

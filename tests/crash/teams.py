@@ -29,6 +29,8 @@ ATTEMPTS = 100
 SLOW_SECONDS = 1.2
 DEAF_SECONDS = 0.7
 """Shorter than a lease of these tests."""
+RENEWED_SECONDS = 0.5
+"""Longer than a third of one."""
 STALLED_SECONDS = 1.6
 """Longer than one."""
 
@@ -95,7 +97,8 @@ async def _deaf(brief: AgentBrief) -> str:
 
 
 async def _stalled(brief: AgentBrief) -> str:
-    """Hold the loop for longer than the lease of the step."""
+    """Hold the loop for longer than the lease of the step, after its first renewal: from then on its mark is looked at."""
+    await asyncio.sleep(RENEWED_SECONDS)
     time.sleep(STALLED_SECONDS)  # noqa: ASYNC251 - that it blocks is the point
     return said(brief.step.title)
 

@@ -175,9 +175,9 @@ def attempt_not_counted() -> Any:
 def retry_without_a_mark() -> Any:
     original = Worker._tell
 
-    async def mutated(self: Worker, task: Task, version: str, record: StepRecord) -> None:
+    async def mutated(self: Worker, task: Task, hold: Hold, version: str, record: StepRecord) -> None:
         if record.state.over:
-            await original(self, task, version, record)
+            await original(self, task, hold, version, record)
         else:
             await self._board.leave(f"{task.request_id}#{task.step_id}")
 

@@ -527,6 +527,7 @@ async def test_a_hold_that_is_lost_stops_the_agent(system: System) -> None:
     ):
         accepted = await runtime.submit(team, "Please.")
         await gate.entered.wait()
+        await board.marked.wait()
         board.cut = True
         async with worker(system, takes_over.team(step("a")), name="worker/second"):
             await other.entered.wait()

@@ -143,6 +143,7 @@ async def test_invariant_2_and_10_a_worker_that_lost_its_step_writes_nothing_and
         group.create_task(Worker(board, system.broker, team, name="worker/cut", concurrency=1, lease_seconds=0.5).run(stop=stop))
         accepted = await runtime.submit(team, "Please.")
         await cut.entered.wait()
+        await board.marked.wait()
         board.cut = True
         takes_over = Worker(system.board, system.broker, second.team(step("a")), name="worker/whole", lease_seconds=5)
         group.create_task(takes_over.run(stop=stop))

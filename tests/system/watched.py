@@ -110,6 +110,8 @@ class CutLine:
     def __init__(self, inner: Blackboard) -> None:
         self._inner = inner
         self.cut = False
+        self.marked = asyncio.Event()
+        """Set once a lease was prolonged, so that the step is looked at when it ends."""
 
     async def renew(self, request_id: str, step_id: str, version: str, milliseconds: int) -> bool:
         self._refuse()
@@ -118,6 +120,7 @@ class CutLine:
     async def mark(self, member: str, delay_ms: int) -> None:
         self._refuse()
         await self._inner.mark(member, delay_ms)
+        self.marked.set()
 
     def _refuse(self) -> None:
         if self.cut:

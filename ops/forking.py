@@ -68,7 +68,7 @@ async def fork(
     content = _content(source_id, at, changes)
     new_id = request_id(tenant, key)
     if idempotency_key is not None and await known(board, new_id, key, content):
-        await announce(broker, new_id, trace)
+        await announce(board, broker, new_id, trace)
         return Accepted(new_id, new=False)
     source = Source(source_id, await board.events(source_id))
     records = source.constraints_with(team, changes)

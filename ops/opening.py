@@ -6,8 +6,10 @@ Should the bell be lost, the sweeper finds the request by its mark. Called by wh
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -21,9 +23,11 @@ from schemas.requests import ConstraintRecord, RequestRecord, RequestStatus, Rol
 from schemas.teams import TeamCard
 
 OPENING_MS = 60_000
-"""How long an opening may take before the sweeper, and its session, forget a request that was announced and never opened."""
-FIRST_LOOK_MS = 5_000
-"""When the sweeper looks at a request whose SUBMIT nobody has answered."""
+"""How long an opening may take before its session forgets a request that was announced and never opened."""
+FIRST_LOOK_MS = 30_000
+"""When the sweeper looks at a request for the first time, and forgets one that was never opened: after two calls of the longest length."""
+UNHEARD_LOOK_MS = 5_000
+"""When it looks at a request whose SUBMIT could not be rung."""
 
 log = structlog.get_logger()
 
@@ -68,15 +72,15 @@ async def open_request(board: Blackboard, broker: Broker, opening: Opening) -> A
         Unavailable: the board is not there.
     """
     new = await _open(board, opening)
-    await announce(broker, opening.record.id, opening.record.trace)
+    await announce(board, broker, opening.record.id, opening.record.trace)
     return Accepted(opening.record.id, new)
 
 
 async def _open(board: Blackboard, opening: Opening) -> bool:
     """Write the opening; False if the same request was open already.
 
-    The mark comes first, so that an open request without a mark cannot be. It is set again afterwards, sooner: a sweeper
-    that looked in between, and found nothing, may have taken the first one away.
+    The mark comes first, so that an open request without a mark cannot be. It is set again where the write took so long that
+    a sweeper may have looked in between, found nothing, and taken the mark away, and sooner where the deadline is sooner.
     """
     record = opening.record
     status = StatusRecord(status=RequestStatus.ACCEPTED, deadline_ms=opening.deadline_ms)
@@ -97,9 +101,11 @@ async def _open(board: Blackboard, opening: Opening) -> bool:
         cause="submit",
         returning=(fields.REQUEST,),
     )
-    await board.enter(record.id, OPENING_MS)
+    began = time.monotonic()
+    await board.enter(record.id, FIRST_LOOK_MS)
     outcome, _ = await asyncio.gather(board.write(record.id, write), board.recent_add(record.tenant, record.id))
-    await board.enter(record.id, min(FIRST_LOOK_MS, status.deadline_ms))
+    if status.deadline_ms < FIRST_LOOK_MS or time.monotonic() - began > FIRST_LOOK_MS / 2000:
+        await board.enter(record.id, min(FIRST_LOOK_MS, status.deadline_ms))
     if not isinstance(outcome, Conflict):
         return True
     _refuse_other(outcome.returned, record.idempotency_key, record.content_sha256)
@@ -125,9 +131,11 @@ def _refuse_other(snapshot: Snapshot, key: str, content_sha256: str) -> None:
         raise KeyReused(f"key {key!r} stands for request {snapshot.request_id} with other content", path="idempotency_key")
 
 
-async def announce(broker: Broker, request: str, trace: str | None) -> None:
-    """Ring SUBMIT. The request is accepted already: should nobody hear it, the sweeper looks."""
+async def announce(board: Blackboard, broker: Broker, request: str, trace: str | None) -> None:
+    """Ring SUBMIT. The request is accepted already: should nobody hear it, the sweeper looks, and soon where that is known."""
     try:
         await broker.publish(COMMANDS, message(MessageType.SUBMIT, request, sender="producer", recipient=ORCHESTRATOR, trace=trace))
     except (Unavailable, Undeliverable) as error:
         log.warning("submit_not_rung", request=request, reason=str(error))
+        with suppress(Unavailable):  # its mark stands
+            await board.enter(request, UNHEARD_LOOK_MS)

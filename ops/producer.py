@@ -76,7 +76,7 @@ async def submit(
     deadline_ms = int((deadline_seconds or team.card.deadline_seconds) * 1000)
     if session is not None:
         if await known(board, record.id, key, record.content_sha256):  # whatever the session says meanwhile
-            await announce(broker, record.id, trace)
+            await announce(board, broker, record.id, trace)
             return Accepted(record.id, new=False)
         turn, carried = await take_turn(board, session, team.card, tenant=tenant, request_id=record.id, deadline_ms=deadline_ms)
         record = record.model_copy(update={"session": turn})

@@ -43,8 +43,7 @@ _ORCHESTRATOR: dict[str, tuple[str, ...]] = {
     "ruled": ("write:rules_changed", "ack:rules"),
 }
 _CLIENT: dict[str, tuple[str, ...]] = {
-    "chain": ("enter:request", "write:request_opened", "recent_add:request", "enter:request:2", "publish:submit"),
-    "abandoned": ("publish:submit",),
+    "chain": ("enter:request", "write:request_opened", "recent_add:request", "publish:submit"),
     "replayed": ("publish:replay",),
     "dropped": ("publish:drop",),
     "cancelled": ("publish:cancel",),
@@ -54,14 +53,14 @@ _CLIENT: dict[str, tuple[str, ...]] = {
 }
 _SLOW = (
     *("client:write:request_opened:before", "client:write:request_opened:after"),
-    *("client:enter:request:before:2", "client:enter:request:after:2", "client:recent_add:request:after"),
+    *("client:recent_add:request:after", "client:publish:submit:before", "client:publish:submit:after"),
 )
-"""Where a client that never comes back leaves a request to the first mark, which is a minute away."""
+"""Where a client that never comes back leaves a request to the first mark, which is half a minute away."""
 _STEPS = {"client": _CLIENT, "orchestrator": _ORCHESTRATOR, "worker": _WORKER}
 
 
 def slow_trials() -> Iterator[Trial]:
-    """More trials, of a minute each."""
+    """More trials, of half a minute each."""
     for point in _SLOW:
         yield Trial("abandoned", (point,))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ops import opening
 from ops.broker.memory import MemoryBroker
 from ops.broker.topology import Topology
 from ops.embedded import Runtime
@@ -103,7 +104,7 @@ class States:
 
 async def check_amnesia(system: System, monkeypatch: pytest.MonkeyPatch, forget: Callable[[], Awaitable[None]]) -> None:
     """Bring requests into every state, let the broker forget, and check that each finishes by what the board knows."""
-    for module in (advancing, scheduling):
+    for module in (advancing, scheduling, opening):
         monkeypatch.setattr(module, "FIRST_LOOK_MS", 1_000)  # the sweeper's own looks, in less than 30 seconds
     monkeypatch.setattr(recording, "RETRY_FIRST_MS", 4_000)
     gates = {"runs": Gate(), "goes-on": Gate()}

@@ -185,8 +185,8 @@ def retry_without_a_mark() -> Any:
 
 
 def unsigned_results_are_kept() -> Any:
-    def mutated(result: Any, step: Any, made_with: Any) -> Any:
-        return result.model_copy(update={"made_with": made_with, "agent": step.agent}), None
+    def mutated(result: Any, terms: accepting.Terms) -> Any:
+        return result.model_copy(update={"made_with": terms.made_with, "agent": terms.brief.step.agent}), None
 
     return patch.object(accepting, "accept", mutated)
 
@@ -238,7 +238,7 @@ def opened_before_it_is_in_the_index() -> Any:
     original = SimulatedBoard.enter
 
     async def mutated(self: SimulatedBoard, member: str, delay_ms: int) -> None:
-        if self._life.kind != "producer" or delay_ms != ops.opening.OPENING_MS:
+        if self._life.kind != "producer" or delay_ms != ops.opening.FIRST_LOOK_MS:
             await original(self, member, delay_ms)
 
     return patch.object(SimulatedBoard, "enter", mutated)

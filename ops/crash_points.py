@@ -112,9 +112,11 @@ class CrashingBlackboard:
         """See the port."""
         return await self._board.events(request_id, after)
 
-    def watch_field(self, request_id: str, name: str, *, look_seconds: float = 10.0) -> AsyncGenerator[Snapshot, None]:
+    def watch_field(
+        self, request_id: str, name: str, *, also: Sequence[str] = (), look_seconds: float = 10.0
+    ) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`."""
-        return self._board.watch_field(request_id, name, look_seconds=look_seconds)
+        return self._board.watch_field(request_id, name, also=also, look_seconds=look_seconds)
 
     def watch(self, request_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """See the port."""

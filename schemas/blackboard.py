@@ -205,12 +205,15 @@ class Blackboard(Protocol):
         """Yield events after a position as they come, without end and without polling. Close it when done."""
         ...
 
-    def watch_field(self, request_id: str, name: str, *, look_seconds: float = 10.0) -> AsyncGenerator[Snapshot, None]:
+    def watch_field(
+        self, request_id: str, name: str, *, also: Sequence[str] = (), look_seconds: float = 10.0
+    ) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot of one field now, and again whenever a write may have changed it (what it was in between is skipped).
 
-        Cheaper than `watch` for who waits for an end: writes of other fields wake nobody. After `look_seconds` of silence
-        it makes sure that the board is still the one it was, with one question for all who wait in this process, and looks
-        again where it is not, so that a board which lost the request is noticed. Close it when done.
+        `also` are further fields of the snapshot; their changes wake nobody. Cheaper than `watch` for who waits for an end:
+        writes of other fields wake nobody. After `look_seconds` of silence it makes sure that the board is still the one it
+        was, with one question for all who wait in this process, and looks again where it is not, so that a board which lost
+        the request is noticed. Close it when done.
         """
         ...
 
@@ -223,7 +226,7 @@ class Blackboard(Protocol):
         ...
 
     async def mark(self, member: str, delay_ms: int) -> None:
-        """Set a member's mark to `delay_ms` from now, whatever it was: for who holds the step (claim, renewal)."""
+        """Set a member's mark to `delay_ms` from now, whatever it was: for who holds the step, or has just given it back."""
         ...
 
     async def leave(self, member: str) -> None:

@@ -63,7 +63,7 @@ async def claim(board: Blackboard, task: Task, *, writer: str, lease_ms: int) ->
     """Take the step of `task`, or say why not; one round trip on the usual path.
 
     A claim that would exceed `max_attempts` writes FAILED instead. No mark is set for the hold: until its first renewal the
-    unacked TASK is what brings somebody else here (decision 20).
+    unacked TASK is what brings somebody else here (decision 19).
 
     Raises:
         Unavailable: the board is not there.

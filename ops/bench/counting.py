@@ -85,10 +85,12 @@ class CountedBoard:
         self._counts.calls["watch"] += 1
         return self.inner.watch(request_id, after)
 
-    def watch_field(self, request_id: str, name: str, *, look_seconds: float = 10.0) -> AsyncGenerator[Snapshot, None]:
+    def watch_field(
+        self, request_id: str, name: str, *, also: Sequence[str] = (), look_seconds: float = 10.0
+    ) -> AsyncGenerator[Snapshot, None]:
         """See the port."""
         self._counts.calls["watch_field"] += 1
-        return self.inner.watch_field(request_id, name, look_seconds=look_seconds)
+        return self.inner.watch_field(request_id, name, also=also, look_seconds=look_seconds)
 
     async def enter(self, member: str, delay_ms: int) -> None:
         """See the port."""

@@ -35,7 +35,8 @@ Ratios are medians of {pairs} pairs within this one run. Where seconds are given
   model, a tool and eight facts each, of which the next step needs four and its manifest names the others, under three constraints.
 - CPU is that of *all* processes: client, orchestrator, workers, RabbitMQ, Redis, read from the kernel by process id. Our orchestrator
   is a process of its own on servers, as `briefline orchestrator` starts it; embedded it shares the client's.
-- Our client submits, waits, and reads the whole report of each request (`Runtime.ask`); the others' get the last step's result.
+- Our client submits, waits, and takes the answer of each request (`Client.answer`); the others' get the last step's result.
+  Of `facts` it reads the whole report (`Runtime.ask`).
 - What they do is not the same. Those chained by hand and dramatiq keep no plan, no state of steps, no events and no facts, and nobody
   recovers a request whose step is lost; those in one process, ours included, keep nothing over its end (SQLite's checkpoints do).
 - *Foreign cores* is what all other processes of the machine took meanwhile. In this run the median was {foreign:.2f}{warning}

@@ -213,11 +213,13 @@ class ClusterBlackboard:
                 position = event.position
                 yield event
 
-    async def watch_field(self, request_id: str, name: str, *, look_seconds: float = SAFETY_SECONDS) -> AsyncGenerator[Snapshot, None]:
+    async def watch_field(
+        self, request_id: str, name: str, *, also: Sequence[str] = (), look_seconds: float = SAFETY_SECONDS
+    ) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`. It goes along when the request's slot moves to another node."""
 
         def begin(board: RedisBlackboard) -> AsyncGenerator[Snapshot, None]:
-            return board.watch_field(request_id, name, look_seconds=look_seconds)
+            return board.watch_field(request_id, name, also=also, look_seconds=look_seconds)
 
         async with aclosing(self._along(request_id, begin)) as snapshots:
             async for snapshot in snapshots:

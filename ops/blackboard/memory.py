@@ -143,12 +143,14 @@ class MemoryBlackboard:
                     yield event
                 await wake.wait()
 
-    async def watch_field(self, request_id: str, name: str, *, look_seconds: float = SAFETY_SECONDS) -> AsyncGenerator[Snapshot, None]:
+    async def watch_field(
+        self, request_id: str, name: str, *, also: Sequence[str] = (), look_seconds: float = SAFETY_SECONDS
+    ) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`."""
         with self._woken(request_id, name) as wake:
             while True:
                 wake.clear()
-                yield await self.read(request_id, (name,))
+                yield await self.read(request_id, (name, *also))
                 await woken(wake, look_seconds)
 
     @contextmanager

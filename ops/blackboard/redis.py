@@ -259,7 +259,9 @@ class RedisBlackboard:
                         raise
                 await self._news(wake, known, SAFETY_SECONDS)
 
-    async def watch_field(self, request_id: str, name: str, *, look_seconds: float = SAFETY_SECONDS) -> AsyncGenerator[Snapshot, None]:
+    async def watch_field(
+        self, request_id: str, name: str, *, also: Sequence[str] = (), look_seconds: float = SAFETY_SECONDS
+    ) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`. It outlasts an absence of the server."""
         check_request_id(request_id)
         async with self._hints.of(events_key(self._prefix, request_id), name) as wake:
@@ -269,7 +271,7 @@ class RedisBlackboard:
                 wake.clear()
                 known = self._instance.id
                 try:
-                    yield await self.read(request_id, (name,))
+                    yield await self.read(request_id, (name, *also))
                 except Unavailable:
                     if self._pipe.closed:
                         raise

@@ -103,10 +103,12 @@ class SimulatedBoard:
                 await self._life.travel()
                 yield event
 
-    async def watch_field(self, request_id: str, name: str, *, look_seconds: float = 10.0) -> AsyncGenerator[Snapshot, None]:
+    async def watch_field(
+        self, request_id: str, name: str, *, also: Sequence[str] = (), look_seconds: float = 10.0
+    ) -> AsyncGenerator[Snapshot, None]:
         """See the port."""
         await self._life.at(f"{self._life.kind}.watch:before")
-        async with aclosing(self._board.watch_field(request_id, name, look_seconds=look_seconds)) as snapshots:
+        async with aclosing(self._board.watch_field(request_id, name, also=also, look_seconds=look_seconds)) as snapshots:
             async for snapshot in snapshots:
                 await self._life.travel()
                 yield snapshot

@@ -1,6 +1,6 @@
 """Ourselves as users run us on servers: an orchestrator and two workers from the command line, and a program that asks.
 
-The client submits, waits, and reads the whole report, as `Runtime.ask` does. All four processes count.
+The client submits, waits, and takes the answer (of `facts` the whole report). All four processes count.
 """
 
 from __future__ import annotations

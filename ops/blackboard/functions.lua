@@ -221,7 +221,7 @@ end
 
 -- What listeners are told: the position, and which fields were put (a star where they are many), after a NUL each.
 local function hint(position, names)
-  if #names > 4 then return position .. '\0*' end
+  if #names > 16 then return position .. '\0*' end
   return #names == 0 and position or position .. '\0' .. table.concat(names, '\0')
 end
 

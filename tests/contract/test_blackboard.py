@@ -597,11 +597,11 @@ class TestWatching:
             assert seen.value("answer") == b"1"
             waiting = asyncio.ensure_future(anext(snapshots))
             await bench.put(orchestrator({"plan": b"1"}))
-            await bench.put(orchestrator({f"plan/{n}": b"1" for n in range(3)}))
+            await bench.put(orchestrator({f"plan/{n}": b"1" for n in range(9)}))
             await bench.put(orchestrator({"answer": b"2", "plan": b"2"}))
             assert (await waiting).value("answer") == b"2"
             waiting = asyncio.ensure_future(anext(snapshots))
-            await bench.put(orchestrator({"answer": b"3", **{f"plan/{n}": b"2" for n in range(9)}}))
+            await bench.put(orchestrator({"answer": b"3", **{f"plan/{n}": b"2" for n in range(19)}}))
             assert (await waiting).value("answer") == b"3"
 
     async def test_a_watcher_of_one_field_may_ask_for_others_beside_it_which_wake_nobody(self, bench: Bench) -> None:

@@ -8,7 +8,6 @@ source is not touched. Called by `ops.client`.
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -18,6 +17,7 @@ from schemas.blackboard import Blackboard, Event, Stored, fold
 from schemas.boundary import NO_BOUNDARY, BoundaryRecord
 from schemas.broker import Broker
 from schemas.errors import InvalidValue, NotFound
+from schemas.ids import new_id
 from schemas.plans import Step
 from schemas.requests import (
     ConstraintRecord,
@@ -63,17 +63,17 @@ async def fork(
     """
     check_deadline(deadline_seconds)
     changes = _changes(team, constraints or {})
-    key = idempotency_key or uuid.uuid4().hex
+    key = idempotency_key or new_id()
     codec.refuse_unsafe([source_id, at, key, trace], "fork")
     content = _content(source_id, at, changes)
-    new_id = request_id(tenant, key)
-    if idempotency_key is not None and await known(board, new_id, key, content):
-        await announce(board, broker, new_id, trace)
-        return Accepted(new_id, new=False)
+    forked_id = request_id(tenant, key)
+    if idempotency_key is not None and await known(board, forked_id, key, content):
+        await announce(board, broker, forked_id, trace)
+        return Accepted(forked_id, new=False)
     source = Source(source_id, await board.events(source_id))
     records = source.constraints_with(team, changes)
     record = RequestRecord(
-        id=new_id,
+        id=forked_id,
         tenant=tenant,
         team=source.request.team,
         text=source.request.text,

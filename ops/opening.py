@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from schemas import fields
 from schemas.blackboard import ABSENT, Blackboard, Conflict, Snapshot, Write
 from schemas.broker import COMMANDS, Broker
 from schemas.errors import InvalidValue, KeyReused, Unavailable, Undeliverable
+from schemas.ids import new_id
 from schemas.messages import ORCHESTRATOR, MessageType, message
 from schemas.requests import ConstraintRecord, RequestRecord, RequestStatus, Role, StatusRecord
 from schemas.teams import TeamCard
@@ -94,7 +94,7 @@ async def _open(board: Blackboard, opening: Opening) -> bool:
     write = Write(
         role=Role.PRODUCER,
         writer=f"producer/{record.tenant}",
-        operation_id=uuid.uuid4().hex,
+        operation_id=new_id(),
         expect=dict.fromkeys(puts, ABSENT),
         put=puts,
         labels={"event": "request_opened", "team": record.team, **opening.labels},

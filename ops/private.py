@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import uuid
 from dataclasses import dataclass
 
 import orjson
@@ -18,6 +17,7 @@ from schemas.artifacts import ArtifactRef, ArtifactStore
 from schemas.blackboard import Blackboard, Event, Write, Written
 from schemas.codec import Json
 from schemas.errors import NotFound, NotPermitted, UnreadableArtifact
+from schemas.ids import new_id
 from schemas.requests import Role
 from schemas.results import PRIVATE_LABEL
 
@@ -71,7 +71,7 @@ async def _say(board: Blackboard, request_id: str, version: str, event: Event, r
     note = Write(
         role=Role.PRODUCER,
         writer=f"reader/{reader}",
-        operation_id=uuid.uuid4().hex,
+        operation_id=new_id(),
         expect={fields.REQUEST: version},  # a note on a request that is gone would open it anew
         labels={
             "event": READ_EVENT,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-import uuid
 from collections.abc import Mapping
 
 from ops.opening import Accepted, Opening, announce, check_deadline, known, open_request
@@ -22,6 +21,7 @@ from schemas import codec
 from schemas.blackboard import Blackboard
 from schemas.broker import Broker
 from schemas.errors import BrieflineError, InvalidValue
+from schemas.ids import new_id
 from schemas.limits import MAX_REQUEST_TEXT_BYTES, within
 from schemas.requests import ConstraintRecord, RequestRecord, request_id
 from workers.team import Team
@@ -60,7 +60,7 @@ async def submit(
     within(len(text.encode()), MAX_REQUEST_TEXT_BYTES, "the request", path="text")
     check_deadline(deadline_seconds)
     records = team.resolve(text, constraints)
-    key = idempotency_key or uuid.uuid4().hex
+    key = idempotency_key or new_id()
     codec.refuse_unsafe(key, "idempotency_key")
     codec.refuse_unsafe(trace, "trace")
     record = RequestRecord(

@@ -7,7 +7,6 @@ have is taken for one that is about to be opened, for as long as an opening may 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from ops.opening import OPENING_MS
 from schemas import codec, fields
 from schemas.blackboard import Blackboard, Snapshot, Write, Written
 from schemas.errors import InvalidValue, SessionBusy, Unreadable
+from schemas.ids import new_id
 from schemas.requests import RequestRecord, Role, SessionRecord, SessionTurn, StatusRecord, session_id
 from schemas.shared import FieldRecord, check_value
 from schemas.teams import TeamCard
@@ -164,7 +164,7 @@ async def take_turn(
         write = Write(
             role=Role.PRODUCER,
             writer=f"producer/{tenant}",
-            operation_id=uuid.uuid4().hex,
+            operation_id=new_id(),
             expect={fields.SESSION: known.version(fields.SESSION)},
             put={fields.SESSION: wanted.to_json()},
             labels={"event": "session_continued", "turn": str(turn.turn)},

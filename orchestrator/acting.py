@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
@@ -21,6 +20,7 @@ from schemas import fields
 from schemas.blackboard import Blackboard, Outcome, Write, Written
 from schemas.broker import Address, Broker
 from schemas.errors import Undeliverable
+from schemas.ids import new_id
 from schemas.messages import AgentMessage
 from schemas.reducers import REDUCERS, Reducer
 from schemas.requests import Role
@@ -130,7 +130,7 @@ class Actor:
             Write(
                 role=Role.ORCHESTRATOR,
                 writer=self._writer,
-                operation_id=uuid.uuid4().hex,
+                operation_id=new_id(),
                 expect=change.expect,
                 put=change.put,
                 labels={"event": change.event, **change.details},
@@ -158,7 +158,7 @@ class Actor:
             Write(
                 role=Role.ORCHESTRATOR,
                 writer=self._writer,
-                operation_id=uuid.uuid4().hex,
+                operation_id=new_id(),
                 labels={"event": "command_refused", "command": type(asked).__name__, "reason": reason},
                 cause=asked.message_id,
             ),

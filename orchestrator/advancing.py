@@ -7,6 +7,7 @@ two orchestrators, or the same bell twice, come to the same end.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from orchestrator import absorbing, commanding, desk, ending, retracting, reusing
 from orchestrator.causes import (
@@ -47,6 +48,7 @@ from schemas.plans import Step
 from schemas.reducers import REDUCERS, Reducer
 from schemas.requests import PlanRecord, RequestStatus, Role, StatusRecord, StepRecord, StepState, check_request_transition
 from schemas.results import Failure, FailureCode
+from schemas.teams import TeamCard
 
 
 def advance(
@@ -177,20 +179,32 @@ def _open_plan(view: View, retention_seconds: int, reducers: Mapping[str, Reduce
         said = f"field {unknown[0].name!r} is merged by {unknown[0].reducer!r}, which this orchestrator does not have (--reducers)"
         return ending.refuse_plan(view, Failure(code=FailureCode.REFUSED_PLAN, description=said), retention_seconds=retention_seconds)
     try:
-        plans.validate(card.steps, card.agents, shared=card.fields)
+        puts = _puts_of(view.stored[fields.CARD].value)
     except Refused as error:
         failure = Failure(code=FailureCode.REFUSED_PLAN, description=str(error))
         return ending.refuse_plan(view, failure, retention_seconds=retention_seconds)
     check_request_transition(view.status.status, RequestStatus.RUNNING, Role.ORCHESTRATOR)
     running = StatusRecord(status=RequestStatus.RUNNING, deadline_ms=view.status.deadline_ms, replays=view.status.replays)
-    plan = PlanRecord(steps=tuple(step.id for step in card.steps))
     return Decision(
         change=Change(
             event="plan_written",
             expect={fields.PLAN: ABSENT, fields.STATUS: view.version(fields.STATUS), **_absent(card.steps)},
-            put={fields.PLAN: plan.to_json(), **({} if fork else {fields.STATUS: running.to_json()}), **_puts(card.steps)},
+            put={**({} if fork else {fields.STATUS: running.to_json()}), **puts},
         )
     )
+
+
+@lru_cache(maxsize=256)
+def _puts_of(value: bytes) -> Mapping[str, bytes]:
+    """Plan, definitions and first records of a card's steps. Requests of one team have the same card, so it is validated once.
+
+    Raises:
+        Refused: the steps are no plan.
+    """
+    card = TeamCard.from_json(value)
+    plans.validate(card.steps, card.agents, shared=card.fields)
+    plan = PlanRecord(steps=tuple(step.id for step in card.steps))
+    return {fields.PLAN: plan.to_json(), **_puts(card.steps)}
 
 
 def _absent(steps: tuple[Step, ...]) -> dict[str, str]:

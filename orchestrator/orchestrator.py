@@ -6,7 +6,6 @@ It keeps nothing that it needs; any number of them may run side by side.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
@@ -33,6 +32,7 @@ from schemas.blackboard import Blackboard, Due
 from schemas.broker import BROKER_DEAD_QUEUE, COMMANDS_QUEUE, RESULTS_QUEUE, Broker, Delivery
 from schemas.errors import Unavailable, Unreadable
 from schemas.gate import BoundaryRules
+from schemas.ids import new_id
 from schemas.messages import ORCHESTRATOR, RECHECK, AgentMessage, MessageType
 from schemas.reducers import REDUCERS, Reducer
 from schemas.requests import StepState
@@ -59,7 +59,7 @@ class Orchestrator:
         retention_seconds: int = 7 * 24 * 3600,
         reducers: Mapping[str, Reducer] | None = None,
     ) -> None:
-        self.name = name or f"{ORCHESTRATOR}/{uuid.uuid4().hex[:8]}"
+        self.name = name or f"{ORCHESTRATOR}/{new_id()[:8]}"
         self._board = board
         self._broker = broker
         self._prefetch = prefetch

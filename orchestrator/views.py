@@ -89,6 +89,8 @@ class View:
     outline: Outline | None = None
     source: Snapshot | None = None
     """Of a fork: what was read of the request that it takes up."""
+    _steps: dict[str, StepView] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The steps that were looked at: one look asks for each of them many times."""
 
     @property
     def exists(self) -> bool:
@@ -141,10 +143,14 @@ class View:
 
     def step(self, step_id: str) -> StepView | None:
         """A step, or None where it is unknown in this view."""
+        if (known := self._steps.get(step_id)) is not None:
+            return known
         stored = self.stored.get(fields.step(step_id))
         if stored is None:
             return None
-        return _step_view(stored, self.leases.get(step_id, 0))
+        seen = StepView(_decoded(StepRecord, stored.value), stored.version, stored.position, stored.at_ms, self.leases.get(step_id, 0))
+        self._steps[step_id] = seen
+        return seen
 
     def result(self, step_id: str) -> AgentResult | None:
         """A step's result, where it was read and exists."""
@@ -238,11 +244,6 @@ def _decode(record: type[_Record], stored: Stored | None) -> _Record | None:
 def _decoded(record: type[_Record], value: bytes) -> _Record:
     """A look reads its records several times, and the same ones stand in the views of its next looks."""
     return record.from_json(value)
-
-
-@lru_cache(maxsize=4096)
-def _step_view(stored: Stored, lease_until_ms: int) -> StepView:
-    return StepView(_decoded(StepRecord, stored.value), stored.version, stored.position, stored.at_ms, lease_until_ms)
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,6 @@ A message never carries a result: it has the same size for a ten-word and a ten-
 
 from __future__ import annotations
 
-import uuid
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -16,6 +15,7 @@ from pydantic import AwareDatetime, ValidationError
 from schemas import codec
 from schemas.errors import InvalidValue, Unreadable, UnsupportedVersion
 from schemas.frozen import Frozen, first_problem, refuse_other_major
+from schemas.ids import new_id
 from schemas.limits import MAX_MESSAGE_BYTES, within
 from schemas.requests import StepRecord, StepState
 
@@ -128,7 +128,7 @@ def message(
 ) -> AgentMessage:
     """Return a new message with an id of its own; each sending of the same bell is a new message."""
     return AgentMessage(
-        id=uuid.uuid4().hex,
+        id=new_id(),
         type=kind,
         request_id=request_id,
         step_id=step_id,

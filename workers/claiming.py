@@ -5,12 +5,12 @@ Attempts are counted here, before anything runs, so that a task that kills its w
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from schemas import fields
 from schemas.blackboard import After, Blackboard, Conflict, DeadEntry, Held, Lease, Outcome, Snapshot, Write, Written
+from schemas.ids import new_id
 from schemas.requests import Role, StatusRecord, StepRecord, StepState, check_step_transition
 from schemas.results import Failure, FailureCode
 from workers.receiving import Task
@@ -86,7 +86,7 @@ def _taking(task: Task, writer: str, lease_ms: int) -> Write:
     return Write(
         role=Role.WORKER,
         writer=writer,
-        operation_id=uuid.uuid4().hex,
+        operation_id=new_id(),
         expect=task.seen,
         put={name: taken.to_json()},
         labels={"event": "step_claimed", "step": task.step_id, "attempt": str(taken.attempt)},
@@ -108,7 +108,7 @@ def _failing(task: Task, writer: str) -> Write:
     return Write(
         role=Role.WORKER,
         writer=writer,
-        operation_id=uuid.uuid4().hex,
+        operation_id=new_id(),
         expect=task.seen,
         put={name: failed.to_json()},
         labels={"event": "step_failed", "step": task.step_id, "code": failure.code},

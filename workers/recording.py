@@ -6,7 +6,6 @@ Held until it has landed or is refused: an hour of work is not thrown away becau
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from schemas.broker import RESULT_FAILED, RESULT_READY, Broker, to_dead
 from schemas.codec import encode
 from schemas.errors import NotPermitted, Unavailable, Undeliverable
 from schemas.gate import Crossing, Outcome, Reason
+from schemas.ids import new_id
 from schemas.limits import MAX_CROSSINGS_BYTES
 from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, message
 from schemas.requests import Role, StepRecord, StepState
@@ -94,7 +94,7 @@ async def record(
     write = Write(
         role=Role.WORKER,
         writer=hold.writer,
-        operation_id=uuid.uuid4().hex,
+        operation_id=new_id(),
         expect={fields.step(hold.step_id): hold.version},
         put=puts,
         labels=labels,
@@ -109,7 +109,7 @@ async def record(
     note = Write(
         role=Role.WORKER,
         writer=hold.writer,
-        operation_id=uuid.uuid4().hex,
+        operation_id=new_id(),
         labels={"event": "late_result_refused", "step": hold.step_id, "held": hold.version},
         cause=hold.cause,
     )

@@ -6,7 +6,6 @@ called in between. A worker that dies leaves reservations that lapse. Called by 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from schemas import fields, resources
 from schemas.blackboard import Blackboard, Snapshot, Write, Written
 from schemas.errors import NotPermitted
 from schemas.frozen import Scalar
+from schemas.ids import new_id
 from schemas.plans import Step
 from schemas.requests import Role
 from schemas.shared import FieldCard, FieldRecord
@@ -134,7 +134,7 @@ class Reservations:
             write = Write(
                 role=Role.WORKER,
                 writer=self.writer,
-                operation_id=uuid.uuid4().hex,
+                operation_id=new_id(),
                 expect={fields.step(self.step_id): self.fence, **{name: now.version(name) for name in puts}},
                 put=puts,
                 labels={"event": event, "step": self.step_id},

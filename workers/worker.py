@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from schemas.blackboard import Blackboard
 from schemas.broker import Broker, Consumer, Delivery, task_queue
 from schemas.codec import Json
 from schemas.errors import ProtocolViolation, Refused, Unavailable, Undeliverable, Unreadable
+from schemas.ids import new_id
 from schemas.requests import StepRecord, StepState
 from schemas.results import (
     CROSSINGS_LABEL,
@@ -92,7 +92,7 @@ class Worker:
         grace_seconds: float = 25.0,
         artifacts: ArtifactStore | None = None,
     ) -> None:
-        self.name = name or f"worker/{uuid.uuid4().hex[:8]}"
+        self.name = name or f"worker/{new_id()[:8]}"
         self._board = board
         self._broker = broker
         self._team = team

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import uuid
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -23,6 +22,7 @@ from ops.broker.frames import other_properties, publication, usual_properties
 from ops.broker.line import Line, Server, close, connected, opened, prepared, report_mismatch, waiting_in, why_closed
 from ops.broker.topology import Queue
 from schemas.errors import NotPermitted, Unavailable, UnsafeServer
+from schemas.ids import new_id
 from schemas.messages import CONTENT_TYPE
 
 FIRST_PAUSE_SECONDS = 0.1
@@ -60,7 +60,7 @@ class Publisher:
         self._open = asyncio.Event()
         self._tried = asyncio.Event()
         # Returned messages are matched by message id: two publishes in flight must never share one.
-        self._ids = (f"{run}.{number}" for run in (uuid.uuid4().hex[:16],) for number in itertools.count())
+        self._ids = (f"{run}.{number}" for run in (new_id()[:16],) for number in itertools.count())
 
     async def run(self) -> None:
         """Keep a connection open for ever."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random as random_module
-import uuid
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from random import Random
 from ops.blackboard.memory import MemoryBlackboard
 from ops.broker.memory import MemoryBroker, _Arrived
 from orchestrator.orchestrator import Orchestrator
+from schemas import ids
 from schemas.blackboard import Event
 from schemas.errors import BrieflineError
 from schemas.gate import BoundaryRules
@@ -364,12 +364,12 @@ class World:
 def seed_everything(seed: int) -> Callable[[], None]:
     """Make the ids of a run a matter of its seed; returns how to undo it."""
     draw = Random(f"{seed}/ids")
-    before, state = uuid.uuid4, random_module.getstate()
-    uuid.uuid4 = lambda: uuid.UUID(int=draw.getrandbits(128), version=4)
+    before, state = ids.random_bytes, random_module.getstate()
+    ids.random_bytes = draw.randbytes
     random_module.seed(seed)
 
     def undo() -> None:
-        uuid.uuid4 = before
+        ids.random_bytes = before
         random_module.setstate(state)
 
     return undo

@@ -171,9 +171,13 @@ def _step(id: str, title: str, *, after: Sequence[str] = (), task: str = "Do it.
     return Step(id=id, title=title, agent=AGENT, task=task, depends_on=tuple(after), needs=tuple(needs), max_attempts=ATTEMPTS, **options)
 
 
-def _team(name: str, *steps: Step, deadline_seconds: float = 3600.0, fields: Sequence[FieldCard] = ()) -> Team:
+_FIELDS = (FieldCard(name="total", type="integer", reducer="sum"), FieldCard(name="claimed", type="text", reducer="agree"))
+"""Of every team: one worker serves them all, and holds changes against the fields that its own team declares."""
+
+
+def _team(name: str, *steps: Step, deadline_seconds: float = 3600.0) -> Team:
     mended = Constraint("mended", "Mended")
-    return Team(name, [BlackBox(AGENT, _act, facts=("word",))], steps, [mended], deadline_seconds=deadline_seconds, fields=fields)
+    return Team(name, [BlackBox(AGENT, _act, facts=("word",))], steps, [mended], deadline_seconds=deadline_seconds, fields=_FIELDS)
 
 
 quick = _team("quick", _step("quick", "One"))
@@ -214,5 +218,4 @@ merged = _team(
     _step("adds-left", "Left", **_TOGETHER),
     _step("adds-right", "Right", **_TOGETHER),
     _step("quick-last", "Last", after=["adds-left", "adds-right"]),
-    fields=[FieldCard(name="total", type="integer", reducer="sum"), FieldCard(name="claimed", type="text", reducer="agree")],
 )

@@ -263,10 +263,15 @@ class SharingCheck:
                 continue
             result = state.results[source]
             values = {fact.key: fact.value for fact in result.facts} | {each.key: each.payload for each in result.packets}
-            if any((each.step, each.key, each.version) == (source, key, read.version) for each in state.boundary.retractions):
+            withdrawn = any((each.step, each.key, each.version) == (source, key, read.version) for each in state.boundary.retractions)
+            if withdrawn and self._version_of(fields.result(source)) == read.version:  # said again by a later run, it holds again
                 self.broken(13, f"{step} is COMPLETED and rests on {name}, which was withdrawn")
             elif state.steps[source].state is not StepState.COMPLETED or key not in values or fingerprint(values[key]) != read.fingerprint:
                 self.broken(13, f"{step} is COMPLETED and rests on what {name} does not say any more")
+
+    def _version_of(self, name: str) -> str:
+        """Of what stands in a field now."""
+        return next(event.put[name][0] for event in reversed(self._request.events) if name in event.put)
 
 
 def _reduced(reducer: str, values: list[Any]) -> Any:

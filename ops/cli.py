@@ -354,12 +354,13 @@ def desk_decide(
     item: ItemArgument,
     choice: Annotated[str, typer.Argument(help="approve, refuse, or for a contested field the claim that holds.")],
     reason: Annotated[str, typer.Option(help="Why; kept with who decided.")] = "",
+    seen: Annotated[str, typer.Option(help="The version that the desk listed: refused where the item has changed since.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Decide an item; a request that waited for it goes on."""
     from ops.commands.desk import decide as run
 
-    _run(run(_settings(quiet=True), request, item, choice, reason=reason, as_json=as_json))
+    _run(run(_settings(quiet=True), request, item, choice, reason=reason, seen=seen, as_json=as_json))
 
 
 @schemas_app.command("export")

@@ -15,7 +15,7 @@ from ops.opening import Accepted
 from ops.producer import submit
 from ops.reading import Reader
 from ops.sessions import Session
-from orchestrator.desk import field_of_item
+from orchestrator.desk import DeskItem, field_of_item
 from schemas import fields
 from schemas.blackboard import Blackboard, Event
 from schemas.broker import COMMANDS, Broker
@@ -151,16 +151,20 @@ class Client(Reader):
         choice = RECHECK if recheck else ""
         await self._command(MessageType.RETRACT, request_id, step_id=step, about=key, choice=choice, content=reason, seen=seen)
 
-    async def decide(self, request_id: str, item: str, choice: str, reason: str) -> None:
-        """Decide an item of the desk as it is now; who decided, and why, is kept.
+    async def decide(self, request_id: str, item: str | DeskItem, choice: str, reason: str, *, seen: str = "") -> None:
+        """Decide an item of the desk; who decided, and why, is kept.
+
+        The decision holds for the item as it was seen: as the given `DeskItem` says, or at the version `seen`; with a name
+        alone, as it is now.
 
         Raises:
             NotFound: the board has no such request.
             Refused: there is no such item, or no such choice, or it has changed meanwhile.
             OutcomeUnknown: nobody has answered; it may still be decided.
         """
-        seen = await self._version(request_id, field_of_item(item))
-        await self._command(MessageType.DECIDE, request_id, about=item, choice=choice, content=reason, seen=seen)
+        name, seen = (item.id, item.version) if isinstance(item, DeskItem) else (item, seen)
+        now = {field_of_item(name): seen} if seen else await self._version(request_id, field_of_item(name))
+        await self._command(MessageType.DECIDE, request_id, about=name, choice=choice, content=reason, seen=now)
 
     async def set_rules(self, request_id: str, rules: BoundaryRules) -> None:
         """Let other boundary rules hold for a request that runs; `rules.on_rules_change` says what becomes of running steps.

@@ -248,12 +248,17 @@ def _objects(value: Json) -> list[Mapping[str, Json]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
+_NARROW = {"session": 14, "team": 12}
+"""Columns that are cut rather than the id and the status."""
+
+
 def list_table(listed: Sequence[Listed]) -> Table:
     """Recent requests."""
     table = Table(expand=True)
     sessions = any(each.session for each in listed)
     for column in ("request", "status", "team", *(("session",) if sessions else ()), "age", "text"):
-        table.add_column(column, no_wrap=True, ratio=1 if column == "text" else None)
+        widest = {"request": 36, "status": 11}.get(column)  # never cut: they are what one copies and looks for
+        table.add_column(column, no_wrap=True, ratio=1 if column == "text" else None, min_width=widest, max_width=_NARROW.get(column))
     for each in listed:
         session = Text(f"{each.session.name} #{each.session.turn}" if each.session else "")
         opened, text = age(each.now_ms - each.opened_at_ms), Text(each.text.replace("\n", " "))
@@ -285,7 +290,7 @@ def desk_tree(items: Sequence[tuple[str, DeskItem]]) -> Tree:
         for line in item.details:
             if line:
                 branch.add(Text(line, style="dim"))
-        branch.add(Text(f"briefline desk decide {request_id} {item.id} {'|'.join(item.choices)}"))
+        branch.add(Text(f"briefline desk decide {request_id} {item.id} {'|'.join(item.choices)} --seen {item.version} --reason …"))
     return tree
 
 

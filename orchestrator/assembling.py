@@ -58,6 +58,8 @@ def corrections_of(view: View, standing: Mapping[str, Standing]) -> tuple[Correc
         now = values_of(view.result(each.step)) if standing.get(each.step) is Standing.COMPLETED else {}
         renewed = view.version(fields.result(each.step)) != each.version and each.key in now
         after = str(now[each.key]) if renewed else ""
+        if after == each.value:
+            continue  # said again by another run: nothing to correct
         found.append(Correction(step=each.step, key=each.key, before=each.value, after=after, reason=each.reason))
     return tuple(found)
 

@@ -8,7 +8,7 @@ so. A decision is one write, kept with who decided and why.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from orchestrator.absorption import WAITS_FOR_A_PERSON
@@ -25,7 +25,7 @@ from schemas.errors import Refused
 from schemas.packets import Kind
 from schemas.reducers import independent_sources
 from schemas.requests import RequestStatus, StepState
-from schemas.results import FailureCode
+from schemas.results import Failure, FailureCode
 
 APPROVE, REFUSE = "approve", "refuse"
 
@@ -56,6 +56,8 @@ class DeskItem:
     choices: tuple[str, ...]
     details: tuple[str, ...] = ()
     """Evidence, claims and sources, a line each."""
+    version: str = ""
+    """Of what it was read off: a decision that names it holds for the item as it was seen."""
 
 
 def field_of_item(item: str) -> str:
@@ -85,7 +87,8 @@ def fields_of_desk(view: View, outline: Outline) -> tuple[str, ...]:
 
 def desk_of(view: View, outline: Outline) -> tuple[DeskItem, ...]:
     """Return what waits for a person, in plan order; `view` holds `fields_of_desk`."""
-    return (*_steps(view, outline), *_actions(view, outline), *_fields(view))
+    items = (*_steps(view, outline), *_actions(view, outline), *_fields(view))
+    return tuple(replace(each, version=view.version(field_of_item(each.id))) for each in items)
 
 
 def _steps(view: View, outline: Outline) -> Iterator[DeskItem]:
@@ -94,9 +97,7 @@ def _steps(view: View, outline: Outline) -> Iterator[DeskItem]:
         failure = seen.record.failure if seen is not None and seen.record.state is StepState.FAILED else None
         if failure is None or failure.code != FailureCode.NEEDS_PERSON:
             continue
-        ruling = view.boundary.rulings.get(f"step:{step}")
-        if ruling is None or ruling.rests_on != failure.rests_on:
-            yield DeskItem(f"step:{step}", Asks.STEP, definition.title, failure.description, (APPROVE, REFUSE), failure.about)
+        yield DeskItem(f"step:{step}", Asks.STEP, definition.title, failure.description, (APPROVE, REFUSE), failure.about)
 
 
 def _actions(view: View, outline: Outline) -> Iterator[DeskItem]:
@@ -195,10 +196,15 @@ def _decided(view: View, outline: Outline, item: DeskItem, cause: DecideAsked, *
     elif item.asks is Asks.STEP and cause.choice == APPROVE:
         again = [name]
     dead = [DeadEntry(view.request_id, step, found.record.epoch) for step in again if (found := view.step(step))]
-    if item.asks is Asks.STEP and cause.choice == REFUSE and seen is not None:
+    refused = item.asks is Asks.STEP and cause.choice == REFUSE
+    if refused and seen is not None:
         dead.append(DeadEntry(view.request_id, name, seen.record.epoch))
+        said = Failure(
+            code=FailureCode.REFUSED, description=f"{cause.sender or 'a person'} refused it: {cause.reason or 'no reason given'}"
+        )
+        puts[fields.step(name)] = seen.record.model_copy(update={"failure": said}).to_json()
     puts |= {fields.step(step): reopened(found.record).to_json() for step in again if (found := view.step(step))}
-    goes_on = bool(again)
+    goes_on = bool(again) or refused  # a refusal is said in a new answer
     if goes_on:
         puts[fields.STATUS] = going_on(view).to_json()
     elif view.status.status is RequestStatus.RUNNING:

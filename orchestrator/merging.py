@@ -7,7 +7,7 @@ from schemas.errors import Refused
 from schemas.gate import May
 from schemas.packets import fingerprint
 from schemas.reducers import AGREE, in_order, independent_sources, is_contested, reduce_claims
-from schemas.shared import Claim, FieldCard, FieldRecord
+from schemas.shared import Claim, FieldCard, FieldRecord, check_value
 
 
 def settled(record: FieldRecord, choice: str, by: str, now_ms: int, card: FieldCard, *, asked: bool = False) -> FieldRecord:
@@ -46,12 +46,27 @@ def reduce_all(work: Absorption) -> None:
             claims = _within_capacity(work, card, claims)
         counted = [each for each in claims if not each.refused]
         contested = card.reducer == AGREE and is_contested(claims)
-        value = None if contested else reduce_claims(work.reducers[card.reducer], counted)
+        try:
+            value = None if contested else reduce_claims(work.reducers[card.reducer], counted)
+            if value is not None:
+                check_value(card, value)
+        except Exception as error:  # a team's own reducer may raise anything, and must not keep the request from its end
+            _keep(work, name, claims, error)
+            continue
         work.asks |= contested and (card.arbiter is None or must_ask(work, card, record))
         merged = {"claims": claims, "value": value, "contested": contested, "at_ms": work.view.now_ms, "settled_by": ""}
         if card.ttl_seconds is not None:
             merged["expires_at_ms"] = work.view.now_ms + int(card.ttl_seconds * 1000)
         work.records[name] = record.model_copy(update=merged)
+
+
+def _keep(work: Absorption, name: str, claims: tuple[Claim, ...], error: Exception) -> None:
+    """What cannot be merged changes nothing: the field stays as it was, and each contribution that is new is refused."""
+    before = work.view.shared.get(name, FieldRecord())
+    said = " ".join(str(error).split())[:200]
+    for step in dict.fromkeys(each.step for each in claims if each not in before.claims):
+        work.refused.append(f"{step}: {name} cannot be merged: {type(error).__name__}: {said}")
+    work.records[name] = before
 
 
 def _has_new(work: Absorption, name: str, record: FieldRecord) -> bool:

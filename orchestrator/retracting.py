@@ -15,7 +15,7 @@ from orchestrator.decisions import Change, Decision, Verdict
 from orchestrator.reopening import expected, going_on, reopened
 from orchestrator.said import retraction_of, values_of
 from orchestrator.scheduling import Standing
-from orchestrator.views import Outline, View, outline_fields
+from orchestrator.views import Outline, StepView, View, outline_fields
 from schemas import fields
 from schemas.blackboard import DeadEntry
 from schemas.packets import OnFailure, fingerprint
@@ -53,7 +53,7 @@ def retract(view: View, cause: RetractAsked) -> Decision:
         there = ", ".join(values_of(result))
         return _refused(f"step {step!r} says nothing of {cause.key!r}; it says: {there or 'nothing'}")
     if view.boundary.retracted(step, cause.key, retraction.version):
-        return _refused(f"{step}.{cause.key} was withdrawn already")
+        return _again(view, cause, seen) if cause.recheck else _refused(f"{step}.{cause.key} was withdrawn already")
     boundary = view.boundary.model_copy(update={"retractions": (*view.boundary.retractions, retraction)})
     puts = {fields.BOUNDARY: boundary.to_json(), fields.STATUS: going_on(view).to_json()}
     if cause.recheck:
@@ -64,6 +64,21 @@ def retract(view: View, cause: RetractAsked) -> Decision:
             details={"step": step, "key": cause.key, "reason": cause.reason, **({"by": cause.sender} if cause.sender else {})},
             expect=expected(view, name, fields.result(step), fields.BOUNDARY),
             put=puts,
+            expire_after_seconds=0,
+            enter_first=True,
+        )
+    )
+
+
+def _again(view: View, cause: RetractAsked, seen: StepView) -> Decision:
+    """What was withdrawn before without it: let the step run once more."""
+    name = fields.step(cause.step_id)
+    return Decision(
+        change=Change(
+            event="retracted",
+            details={"step": cause.step_id, "key": cause.key, "reason": cause.reason, **({"by": cause.sender} if cause.sender else {})},
+            expect=expected(view, name, fields.result(cause.step_id), fields.BOUNDARY),
+            put={name: reopened(seen.record).to_json(), fields.STATUS: going_on(view).to_json()},
             expire_after_seconds=0,
             enter_first=True,
         )
@@ -98,16 +113,17 @@ def follow(view: View, outline: Outline, standing: Mapping[str, Standing]) -> De
             details["flagged"] += said
             dead.append(DeadEntry(view.request_id, WAITS_FOR_A_PERSON, 0))
             continue
-        policy = outline.definitions[step].on_stale
+        done = outline.definitions[step].irreversible and seen.record.state is StepState.COMPLETED
+        policy = "person" if done else outline.definitions[step].on_stale
         if policy == "rerun" or seen.record.state is StepState.RUNNING:
             puts[fields.step(step)] = reopened(seen.record).to_json()
             details["reopened"].append(step)
             continue
         check_step_transition(seen.record.state, StepState.FAILED, Role.ORCHESTRATOR)
         asks = policy == "person"
-        failure = Failure(
-            code=FailureCode.NEEDS_PERSON if asks else FailureCode.STALE, description=f"it rests on {why}", about=(why.split()[0],)
-        )
+        code = FailureCode.NEEDS_PERSON if asks else FailureCode.STALE
+        how = "it was carried out already, which cannot be taken back, and rests on" if done else "it rests on"
+        failure = Failure(code=code, description=f"{how} {why}", about=(why.split()[0],))
         failed = seen.record.model_copy(update={"state": StepState.FAILED, "failure": failure, "not_before_ms": 0})
         puts[fields.step(step)] = failed.to_json()
         details["to_a_person" if asks else "given_up"].append(step)

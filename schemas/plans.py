@@ -231,6 +231,8 @@ def _check_agent(step: Step, agents: Mapping[str, AgentCard], path: str) -> None
     agent = agents.get(step.agent)
     if agent is None:
         raise InvalidPlan(f"the team has no agent {step.agent!r}{_did_you_mean(step.agent, agents)}", path=f"{path}.agent")
+    if step.irreversible and step.may is not May.COMMIT:
+        raise InvalidPlan("only a step that may commit does what cannot be taken back; say may='commit'", path=f"{path}.irreversible")
     for tool in step.tools or ():
         if tool not in agent.tools:
             raise InvalidPlan(f"agent {agent.name!r} has no tool {tool!r}{_did_you_mean(tool, agent.tools)}", path=f"{path}.tools")

@@ -61,6 +61,8 @@ class FailureCode(StrEnum):
     """The gate let a needed value not cross, and says why."""
     NEEDS_PERSON = "NEEDS_PERSON"
     """A person has to decide first (`briefline desk`)."""
+    REFUSED = "REFUSED"
+    """A person decided that it is not to be done."""
     FIELD_REFUSED = "FIELD_REFUSED"
     """A shared field does not take what the step wants of it."""
     STALE = "STALE"

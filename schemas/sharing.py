@@ -14,6 +14,15 @@ from itertools import combinations
 from schemas.errors import InvalidPlan, InvalidTeam
 from schemas.shared import PERSON, SCALAR_TYPES, FieldCard, conditions_of
 
+_TAKES = {
+    "sum": ("integer", "number"),
+    "max": ("integer", "number", "text"),
+    "min": ("integer", "number", "text"),
+    "append": ("list",),
+    "union": ("list",),
+}
+"""The types of field that a built-in reducer can merge; the others take any."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sharer:
@@ -82,6 +91,12 @@ def _check_keeper(card: FieldCard, numbers: Collection[str], reducers: Collectio
         raise InvalidTeam("has a capacity of its own and one by a constraint; it has one of them", path=f"{where}.capacity_of")
     if card.reducer is not None and card.reducer not in reducers:
         raise InvalidTeam(f"there is no reducer {card.reducer!r}{_there_are(reducers)}", path=f"{where}.reducer")
+    if has_capacity and card.reducer not in (None, "sum"):
+        raise InvalidTeam(f"a capacity limits reservations or a 'sum', not {card.reducer!r}", path=f"{where}.capacity")
+    if card.capacity is not None and card.capacity < 0:
+        raise InvalidTeam("a capacity is not negative", path=f"{where}.capacity")
+    if card.reducer in _TAKES and card.type not in _TAKES[card.reducer]:
+        raise InvalidTeam(f"{card.reducer!r} merges {' or '.join(_TAKES[card.reducer])}, not {card.type}", path=f"{where}.reducer")
     if card.capacity_of is not None and card.capacity_of not in numbers:
         raise InvalidTeam(
             f"there is no constraint {card.capacity_of!r} that says a number{_there_are(numbers)}", path=f"{where}.capacity_of"

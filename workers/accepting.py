@@ -110,6 +110,9 @@ def _failure(result: AgentResult, step: Step) -> Failure | None:
         if fact.provenance.step != step.id:
             description = f"fact {fact.key!r} says that step {fact.provenance.step!r} observed it"
             return Failure(code=FailureCode.BAD_RESULT, description=description)
+    keys = [fact.key for fact in result.facts]
+    if twice := next((key for index, key in enumerate(keys) if key in keys[:index]), None):
+        return Failure(code=FailureCode.BAD_RESULT, description=f"fact {twice!r} is there twice")
     brought = {fact.key for fact in result.facts} | {packet.key for packet in result.packets}
     missing = [key for key in step.expects if key not in brought]
     if missing:

@@ -120,7 +120,8 @@ def rests_on(weighed: list[Weighed]) -> str:
 def ruling_for(step: Step, boundary: Boundary, weighed: list[Weighed]) -> Ruling | None:
     """Return what a person decided about this step running on these very values, or None where nobody did."""
     ruling = boundary.record.rulings.get(f"step:{step.id}")
-    return ruling if ruling is not None and ruling.rests_on in ("", rests_on(weighed)) else None
+    holds = ruling is not None and (ruling.rests_on == rests_on(weighed) or (not ruling.rests_on and not step.irreversible))
+    return ruling if holds else None
 
 
 _NEVER_BY_RULING = frozenset({Reason.RETRACTED, Reason.CONTESTED, Reason.SCHEMA, Reason.UNREADABLE_ARTIFACT, Reason.NOT_NEEDED})

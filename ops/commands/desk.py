@@ -50,10 +50,10 @@ async def show_item(settings: Settings, request: str, item: str, *, as_json: boo
     return DONE
 
 
-async def decide(settings: Settings, request: str, item: str, choice: str, *, reason: str, as_json: bool) -> int:
+async def decide(settings: Settings, request: str, item: str, choice: str, *, reason: str, seen: str, as_json: bool) -> int:
     """Decide an item; who did, and why, is kept as an event."""
     async with connected(settings) as (board, broker):
-        await Client(board, broker, tenant=settings.tenant, name=operator()).decide(request, item, choice, reason)
+        await Client(board, broker, tenant=settings.tenant, name=operator()).decide(request, item, choice, reason, seen=seen)
     return _done(f"{item}: {choice}", {"request_id": request, "item": item, "choice": choice}, as_json=as_json)
 
 
@@ -98,6 +98,7 @@ def item_json(request: str, item: DeskItem) -> dict[str, Json]:
         "question": item.question,
         "choices": list(item.choices),
         "details": list(item.details),
+        "version": item.version,
     }
 
 

@@ -143,14 +143,17 @@ def test_rules_may_be_changed_before_there_is_a_plan() -> None:
     assert change.event == "rules_changed" and set(change.put) == {fields.BOUNDARY}
 
 
-def test_a_refusal_that_comes_again_takes_the_dead_letter_away_and_an_ended_request_stays_as_it_ended() -> None:
+def test_a_refusal_that_comes_again_takes_the_dead_letter_away_and_the_first_one_is_said_in_a_new_answer() -> None:
     request = Request((_step("a"),)).planned()
     failure = Failure(code=FailureCode.NEEDS_PERSON, description="asks", rests_on="x")
     request.is_at("a", StepState.FAILED, failure=failure).status(RequestStatus.FAILED)
     refusing = DecideAsked("step:a", "refuse", "no")
     first = request.change(refusing)
-    assert set(first.put) == {fields.BOUNDARY}
-    again = request.put({fields.BOUNDARY: BoundaryRecord.from_json(first.put[fields.BOUNDARY])}).change(refusing)
+    assert set(first.put) == {fields.BOUNDARY, fields.STATUS, fields.step("a")}
+    refused = StepRecord.from_json(first.put[fields.step("a")])
+    assert refused.state is StepState.FAILED and refused.failure is not None and refused.failure.code == FailureCode.REFUSED
+    request.put({fields.step("a"): refused, fields.BOUNDARY: BoundaryRecord.from_json(first.put[fields.BOUNDARY])})
+    again = request.change(refusing)
     assert again.put == {} and again.dead_after == (DeadEntry(request.id, "a", 0),)
 
 

@@ -10,7 +10,9 @@ from schemas.agents import AgentCard
 from schemas.errors import InvalidPlan, InvalidTeam
 from schemas.packets import Kind, Output
 from schemas.plans import Step, validate
+from schemas.reducers import REDUCERS
 from schemas.shared import FieldCard, Transition
+from schemas.sharing import check_fields
 from schemas.teams import ConstraintCard, TeamCard, check_card
 
 AGENTS = {"a": AgentCard(name="a", tools=("find",), facts={"price": ("find",)})}
@@ -193,3 +195,23 @@ def test_steps_made_at_run_time_are_held_to_the_fields_too() -> None:
     with pytest.raises(InvalidPlan) as refused:
         validate([step("two", writes=("hotel",))], AGENTS, known=known, shared=card().fields, path="one.steps")
     assert refused.value.path == "one.steps.0.writes.0"
+
+
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        (FieldCard(name="x", type="text", reducer="sum"), "fields.x.reducer"),
+        (FieldCard(name="x", type="integer", reducer="append"), "fields.x.reducer"),
+        (FieldCard(name="x", type="integer", reducer="max", capacity=10), "fields.x.capacity"),
+        (FieldCard(name="x", type="integer", reducer="sum", capacity=-5), "fields.x.capacity"),
+    ],
+)
+def test_a_field_that_its_reducer_or_capacity_does_not_fit_is_refused_by_path(field: FieldCard, path: str) -> None:
+    with pytest.raises(InvalidTeam) as refused:
+        check_fields({"x": field}, steps=None, numbers=(), reducers=tuple(REDUCERS))
+    assert refused.value.path == path
+
+
+def test_what_cannot_be_taken_back_is_for_a_step_that_may_commit() -> None:
+    with pytest.raises(InvalidPlan, match="may commit"):
+        validate([step("one", irreversible=True)], AGENTS)

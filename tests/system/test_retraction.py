@@ -216,9 +216,49 @@ async def test_a_person_who_refuses_leaves_the_gap_and_an_empty_desk(system: Sys
     cast = Cast({"a": answers})
     async with system.serve(cast.team(step("a", may="commit", irreversible=True))) as runtime:
         report = await runtime.ask("Do it.")
-        await runtime.decide(report.request_id, "step:a", "refuse", "too risky")
+        ((_, item),) = await runtime.desk()
+        await runtime.decide(report.request_id, item, "refuse", "too risky")
+        report = await runtime.result(report.request_id)
         assert await runtime.desk() == [] and await runtime.dead() == []
-        assert (await runtime.show(report.request_id)).status == "FAILED" and cast.briefs["a"] == []
+        assert report.status == "FAILED" and cast.briefs["a"] == [] and "a person decided against it" in report.answer
+
+
+async def test_a_decision_holds_for_the_item_as_its_sender_saw_it(system: System) -> None:
+    cast = Cast({"a": _turn(colour=["red", "blue"]), "b": answers})
+    plan = (step("a"), step("b", "a", needs=("a.colour",), may="commit", irreversible=True))
+    async with system.serve(cast.team(*plan)) as runtime:
+        first = await runtime.ask("Do it.")
+        ((_, seen),) = await runtime.desk()
+        await runtime.decide(first.request_id, seen, "approve", "checked")
+        await runtime.result(first.request_id)
+        await runtime.retract(first.request_id, "a.colour", "wrong", recheck=True)
+        await runtime.result(first.request_id)
+        ((_, now),) = await runtime.desk()
+        assert "carried out already" in now.question and cast.runs["b"] == 1
+        with pytest.raises(Refused, match="changed since"):
+            await runtime.decide(first.request_id, seen, "approve", "checked")
+        await runtime.decide(first.request_id, now, "approve", "once more, then")
+        await runtime.result(first.request_id)
+        ((_, again),) = await runtime.desk()
+        assert "'blue'" in again.question and cast.runs["b"] == 1  # and it asks anew, with what it would rest on now
+
+
+async def test_what_was_withdrawn_without_a_recheck_may_be_rechecked_later(system: System) -> None:
+    cast = Cast({"a": _turn(colour=["red", "blue"]), "b": answers})
+    async with system.serve(cast.team(step("a"), step("b", "a", needs=("a.colour",), on_failure="person"))) as runtime:
+        first = await runtime.ask("Do it.")
+        await runtime.retract(first.request_id, "a.colour", "wrong")
+        await runtime.result(first.request_id)
+        for _ in range(2):  # approving lets nothing cross that was withdrawn, and the item stays
+            ((_, item),) = await runtime.desk()
+            assert "retracted" in item.question
+            await runtime.decide(first.request_id, item, "approve", "go on")
+            await runtime.result(first.request_id)
+        await runtime.retract(first.request_id, "a.colour", "wrong", recheck=True)
+        await runtime.result(first.request_id)
+        await runtime.replay(first.request_id, "b")
+        report = await runtime.result(first.request_id)
+    assert report.status == "COMPLETED" and "blue" in cast.briefs["b"][-1].text
 
 
 async def test_other_rules_hold_for_what_is_claimed_from_then_on(system: System) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from schemas import fields
 from schemas.errors import Refused
 from schemas.gate import BoundaryRules
 from schemas.results import AgentResult, FailureCode
-from schemas.shared import FieldCard, FieldChange, FieldRecord, Operation, Transition
+from schemas.shared import Claim, FieldCard, FieldChange, FieldRecord, Operation, Transition
 from tests.system.cast import Cast, Gate, fails, step, told
 from tests.system.conftest import System, happened
 from tests.system.reports import named
@@ -109,6 +109,20 @@ async def test_a_sum_never_goes_over_its_limit_and_what_is_refused_is_a_gap(syst
         report = await runtime.ask("Do it.")
         assert (await _field(system, report.request_id, "spent")).value == 70
     assert report.status == "DEGRADED" and [(gap.step, gap.reason) for gap in report.gaps] == [("c", FailureCode.FIELD_REFUSED)]
+
+
+async def test_a_reducer_that_raises_refuses_what_it_was_given_and_the_request_ends(system: System) -> None:
+    def boom(claims: Sequence[Claim]) -> Any:
+        if any(each.value == 13 for each in claims):
+            raise ValueError("thirteen")
+        return sum(each.value for each in claims)
+
+    odd = FieldCard(name="odd", type="integer", reducer="boom")
+    cast = Cast({"b": _wants(("odd", ADD, 13))})
+    async with system.serve(cast.team(step("b", writes=("odd",)), fields=(odd,), reducers={"boom": boom})) as runtime:
+        report = await runtime.ask("Do it.")
+        assert (await _field(system, report.request_id, "odd")).value is None
+    assert report.status == "DEGRADED" and "thirteen" in report.gaps[0].description
 
 
 async def test_a_step_that_runs_again_replaces_what_it_had_added(system: System) -> None:

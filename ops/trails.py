@@ -21,12 +21,16 @@ from schemas.shared import FieldRecord
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`of` rests on `on`. Both are `field/<name>`, `step.key`, the id of an artifact with or without a place in it, or a tool call."""
+    """`of` rests on `on`.
+
+    Both are `field/<name>`, `step.key`, `result/<step>` (all that a step said), the id of an artifact with or without a place in
+    it, or a tool call.
+    """
 
     of: str
     on: str
     how: str
-    """`evidence`, `read`, `copied from`, `refers to`, `part of` or `made with`."""
+    """`evidence`, `read`, `added by`, `copied from`, `refers to`, `part of` or `made with`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,9 @@ def _of_fields(report: Report) -> Iterator[Link]:
     for name, record in _records(report).items():
         yield from _evidence(name, record.evidence)
         yield from (Link(name, read, "read") for read in record.seen)
+        for claim in record.claims:
+            yield from _evidence(name, claim.evidence)
+            yield Link(name, fields.result(claim.step), "added by")
 
 
 def _of_results(report: Report) -> Iterator[Link]:
@@ -98,6 +105,8 @@ def _of_results(report: Report) -> Iterator[Link]:
             yield Link(name, f"{fact.provenance.tool}({fact.provenance.call_id})", "copied from")
             if fact.artifact is not None:
                 yield Link(name, fact.artifact.id, "refers to")
+        reads = result.made_with.reads if result.made_with is not None else {}
+        yield from (Link(fields.result(step.step.id), read, "read") for read in reads)
         for artifact in result.artifacts:
             yield from (Link(artifact.id, each, "made with") for each in artifact.depends_on)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ops import rendering
+from ops import rendering, trails
 from schemas import fields
 from schemas.errors import Refused
 from schemas.gate import BoundaryRules
@@ -88,6 +88,7 @@ async def test_steps_of_one_superstep_are_merged_at_the_barrier_and_no_order_of_
     assert report.status == "COMPLETED"
     assert spots.value == [{"name": "b1", "cost": 1}, {"name": "c1", "cost": 2}, {"name": "c2", "cost": 3}]
     assert cast.briefs["d"][0].shared["spent"] == 90
+    assert {"result/b", "result/c"} <= set(trails.basis(report, "field/spots").names())
     (merged,) = named(report.events, "changes_absorbed")
     assert merged.labels["steps"] == "b,c" and {"field/spots", "field/spent", "absorbed"} == set(merged.put)
 

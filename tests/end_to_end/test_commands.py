@@ -200,10 +200,11 @@ def test_a_private_record_that_was_swept_away_is_said_to_be_gone(bitmall: System
 
 def test_show_json_is_the_report_with_its_timeline(bitmall: System, answered: dict[str, Any]) -> None:
     shown = bitmall.json("show", answered["request_id"])
-    timeline = shown.pop("timeline")
+    timeline, metrics = shown.pop("timeline"), shown.pop("metrics")
     assert shown == answered
     assert list(shown) == TOP
     assert [event["position"] for event in timeline] == list(range(1, shown["events"] + 1))
+    assert metrics["provenance_coverage"]["value"] == 1.0
     assert timeline[0]["event"] == "request_opened"
     assert {"at", "writer", "cause", "fields"} <= set(timeline[0])
 

@@ -320,9 +320,10 @@ class RequestCheck:
 
     def _briefs(self) -> None:
         """Invariant 4: in no brief stands what its step did not ask for."""
-        reused = {nonce for step, record in self.state.steps.items() if record.reused for nonce in self._nonces(step)}
-        everything = {run.nonce: run for run in self.world.ledger.runs}
-        self.runs |= {nonce: everything[nonce] for nonce in reused}
+        # A fork's reused result is of another request's run; it may have been replaced since by one of its own.
+        written = (value for event in self.events for name, (_, value) in event.put.items() if name.startswith(fields.RESULT_PREFIX))
+        told = {nonce for value in written for nonce in NONCE.findall(AgentResult.from_json(value).summary)}
+        self.runs |= {run.nonce: run for run in self.world.ledger.runs if run.nonce in told}
         by_nonce = {nonce: run.step.id for nonce, run in self.runs.items()}
         for run in self.runs.values():
             if run.kind != "worker":
@@ -333,10 +334,6 @@ class RequestCheck:
                 origin = by_nonce.get(nonce)
                 if origin not in asked and not self._passed_on(nonce, run):
                     self.broken(4, f"the brief of {run.step.id} holds {nonce} of {origin}, which it does not need")
-
-    def _nonces(self, step: str) -> list[str]:
-        result = self.state.results.get(step)
-        return NONCE.findall(result.summary) if result is not None else []
 
     def _passed_on(self, nonce: str, run: AgentRun) -> bool:
         """Whether a step that was asked for passed the nonce on as a fact of its own (`seen`)."""

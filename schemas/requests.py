@@ -214,6 +214,8 @@ class AnswerRecord(Frozen):
 _STEP_TRANSITIONS: dict[tuple[StepState | None, StepState], frozenset[Role]] = {
     (None, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
     (StepState.FAILED, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
+    # A person says that what waited for them is not to be done.
+    (StepState.FAILED, StepState.FAILED): frozenset({Role.ORCHESTRATOR}),
     # What rests on something that was withdrawn is run again, or given up.
     (StepState.COMPLETED, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
     (StepState.COMPLETED, StepState.FAILED): frozenset({Role.ORCHESTRATOR}),

@@ -29,6 +29,7 @@ STEP_TABLE = """
     RUNNING   -> FAILED     worker
     RUNNING   -> FAILED     orchestrator
     RUNNING   -> PENDING    orchestrator
+    FAILED    -> FAILED     orchestrator
     COMPLETED -> PENDING    orchestrator
     COMPLETED -> FAILED     orchestrator
     PENDING   -> FAILED     worker

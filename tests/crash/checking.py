@@ -46,7 +46,8 @@ def doubled(events: Iterable[Event]) -> list[str]:
                 continue
             step, record = name.removeprefix(fields.STEP_PREFIX), StepRecord.from_json(value)
             results[step, record.epoch] += fields.result(step) in event.put
-            ends[step, record.epoch] += record.state.over
+            # What waited for a person has ended already; their refusal only says so.
+            ends[step, record.epoch] += record.state.over and event.labels.get("event") != "decided"
     return [f"{step} has {count} results in epoch {epoch}" for (step, epoch), count in results.items() if count > 1] + [
         f"{step} has ended {count} times in epoch {epoch}" for (step, epoch), count in ends.items() if count > 1
     ]

@@ -142,12 +142,12 @@ def decide(view: View, cause: DecideAsked) -> Decision:
         return Decision(read_more=missing)
     if missing := view.missing(fields_of_desk(view, outline)):
         return Decision(read_more=missing)
-    if cause.version not in ("", view.version(field_of_item(cause.item))):
-        return _refused(f"{cause.item!r} has changed since; look at the desk again")
     items = {each.id: each for each in desk_of(view, outline)}
     item = items.get(cause.item)
-    if item is None and (again := _refused_again(view, cause)):
+    if item is None and (again := _refused_again(view, cause)):  # before the version is compared: the refusal itself has changed it
         return again
+    if cause.version not in ("", view.version(field_of_item(cause.item))):
+        return _refused(f"{cause.item!r} has changed since; look at the desk again")
     if item is None:
         return _refused(f"there is no {cause.item!r} on the desk of this request; there are: {', '.join(items) or 'none'}")
     if cause.choice not in item.choices and item.asks is not Asks.FIELD:

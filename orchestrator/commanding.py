@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.causes import CancelAsked, DropAsked, Noticed, ReplayAsked
-from orchestrator.decisions import Change, Decision, RingDead, Verdict
+from orchestrator.decisions import Change, Decision, RingDead, Verdict, by, refused
 from orchestrator.ending import end_now
 from orchestrator.reopening import expected, going_on, reopened
 from orchestrator.scheduling import full_fields
@@ -20,10 +20,10 @@ def cancel(view: View, cause: CancelAsked, *, retention_seconds: int) -> Decisio
     if status is RequestStatus.CANCELLED:
         return Decision(reason="already cancelled", over=True)
     if status.over:
-        return _refused(f"the request is over ({status}); only what is running can be cancelled")
+        return refused(f"the request is over ({status}); only what is running can be cancelled")
     if cause.replays < view.status.replays:
         # Refused once while it was over, and delivered again after somebody had replayed it: that must not end it now.
-        return _refused("the request has been replayed since; cancel it again if it is still to end")
+        return refused("the request has been replayed since; cancel it again if it is still to end")
     outline = view.outline
     if outline is None and view.plan is not None:
         return Decision(read_more=outline_fields(view))
@@ -44,18 +44,18 @@ def replay(view: View, cause: ReplayAsked) -> Decision:
     seen = view.step(cause.step_id)
     status = view.status
     if status.status is RequestStatus.CANCELLED:
-        return _refused("the request was cancelled, for good")
+        return refused("the request was cancelled, for good")
     if seen is None:
-        return _refused(f"the plan has no step {cause.step_id!r}")
+        return refused(f"the plan has no step {cause.step_id!r}")
     if seen.record.epoch > cause.epoch:
-        return _refused(f"epoch {cause.epoch} has been replayed already; the step is {seen.record.state} in epoch {seen.record.epoch}")
+        return refused(f"epoch {cause.epoch} has been replayed already; the step is {seen.record.state} in epoch {seen.record.epoch}")
     if seen.record.state is not StepState.FAILED or seen.record.epoch != cause.epoch:
-        return _refused(f"step {cause.step_id!r} is {seen.record.state} in epoch {seen.record.epoch}; only a failed step is replayed")
+        return refused(f"step {cause.step_id!r} is {seen.record.state} in epoch {seen.record.epoch}; only a failed step is replayed")
     again = reopened(seen.record)
     return Decision(
         change=Change(
             event="step_replayed",
-            details={"step": cause.step_id, "epoch": str(again.epoch), **_by(cause.sender)},
+            details={"step": cause.step_id, "epoch": str(again.epoch), **by(cause.sender)},
             expect=expected(view, name),
             put={name: again.to_json(), fields.STATUS: going_on(view).to_json()},
             expire_after_seconds=0,
@@ -72,11 +72,11 @@ def drop(view: View, cause: DropAsked) -> Decision:
         return Decision(read_more=missing)
     seen = view.step(cause.step_id)
     if seen is None or seen.record.state is not StepState.FAILED or seen.record.epoch != cause.epoch:
-        return _refused(f"step {cause.step_id!r} is no dead letter of epoch {cause.epoch}")
+        return refused(f"step {cause.step_id!r} is no dead letter of epoch {cause.epoch}")
     return Decision(
         change=Change(
             event="dead_letter_dropped",
-            details={"step": cause.step_id, "epoch": str(cause.epoch), "reason": cause.reason, **_by(cause.sender)},
+            details={"step": cause.step_id, "epoch": str(cause.epoch), "reason": cause.reason, **by(cause.sender)},
             expect={name: seen.version},
             dead_after=(DeadEntry(view.request_id, cause.step_id, cause.epoch),),
         )
@@ -111,12 +111,3 @@ def notice(view: View, cause: Noticed) -> Decision:
             rings=(RingDead(cause.step_id),),
         )
     )
-
-
-def _by(sender: str) -> dict[str, str]:
-    """Who asked, as it stands in the event: the sender's own word, not proof of it."""
-    return {"by": sender} if sender else {}
-
-
-def _refused(reason: str) -> Decision:
-    return Decision(verdict=Verdict.REFUSED, reason=reason)

@@ -89,3 +89,13 @@ class Decision:
     """The request is over: it may leave the due index."""
     look_at: Mapping[str, int] = field(default_factory=dict)
     """Step id -> in how many ms it is to be looked at."""
+
+
+def refused(reason: str) -> Decision:
+    """Say to who sent a command why it does not fit."""
+    return Decision(verdict=Verdict.REFUSED, reason=reason)
+
+
+def by(sender: str) -> dict[str, str]:
+    """Who asked, as it stands in the event: the sender's own word, not proof of it."""
+    return {"by": sender} if sender else {}

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from orchestrator.absorption import WAITS_FOR_A_PERSON
 from orchestrator.causes import DecideAsked, RulesAsked
-from orchestrator.decisions import Change, Decision, Verdict
+from orchestrator.decisions import Change, Decision, by, refused
 from orchestrator.merging import settled
 from orchestrator.reopening import expected, going_on, reopened
 from orchestrator.scheduling import full_fields
@@ -134,10 +134,10 @@ def _fields(view: View) -> Iterator[DeskItem]:
 def decide(view: View, cause: DecideAsked) -> Decision:
     """Carry out a person's decision, and go on where it lets the request go on."""
     if view.status.status is RequestStatus.CANCELLED:
-        return _refused("the request was cancelled, for good")
+        return refused("the request was cancelled, for good")
     outline = view.outline
     if outline is None:
-        return Decision(read_more=outline_fields(view)) if view.plan is not None else _refused("the request has no plan yet")
+        return Decision(read_more=outline_fields(view)) if view.plan is not None else refused("the request has no plan yet")
     if missing := view.missing((fields.CARD,)):
         return Decision(read_more=missing)
     if missing := view.missing(fields_of_desk(view, outline)):
@@ -147,15 +147,15 @@ def decide(view: View, cause: DecideAsked) -> Decision:
     if item is None and (again := _refused_again(view, cause)):  # before the version is compared: the refusal itself has changed it
         return again
     if cause.version not in ("", view.version(field_of_item(cause.item))):
-        return _refused(f"{cause.item!r} has changed since; look at the desk again")
+        return refused(f"{cause.item!r} has changed since; look at the desk again")
     if item is None:
-        return _refused(f"there is no {cause.item!r} on the desk of this request; there are: {', '.join(items) or 'none'}")
+        return refused(f"there is no {cause.item!r} on the desk of this request; there are: {', '.join(items) or 'none'}")
     if cause.choice not in item.choices and item.asks is not Asks.FIELD:
-        return _refused(f"{cause.choice!r} is no choice here; there are: {', '.join(item.choices)}")
+        return refused(f"{cause.choice!r} is no choice here; there are: {', '.join(item.choices)}")
     try:
         return _decided(view, outline, item, cause, last=len(items) == 1)
     except Refused as error:
-        return _refused(str(error))
+        return refused(str(error))
 
 
 def _refused_again(view: View, cause: DecideAsked) -> Decision | None:
@@ -175,7 +175,7 @@ def _refused_again(view: View, cause: DecideAsked) -> Decision | None:
 
 
 def _details(cause: DecideAsked) -> dict[str, str]:
-    return {"item": cause.item, "choice": cause.choice, "reason": cause.reason, **({"by": cause.sender} if cause.sender else {})}
+    return {"item": cause.item, "choice": cause.choice, "reason": cause.reason, **by(cause.sender)}
 
 
 def _decided(view: View, outline: Outline, item: DeskItem, cause: DecideAsked, *, last: bool) -> Decision:
@@ -196,15 +196,15 @@ def _decided(view: View, outline: Outline, item: DeskItem, cause: DecideAsked, *
     elif item.asks is Asks.STEP and cause.choice == APPROVE:
         again = [name]
     dead = [DeadEntry(view.request_id, step, found.record.epoch) for step in again if (found := view.step(step))]
-    refused = item.asks is Asks.STEP and cause.choice == REFUSE
-    if refused and seen is not None:
+    declined = item.asks is Asks.STEP and cause.choice == REFUSE
+    if declined and seen is not None:
         dead.append(DeadEntry(view.request_id, name, seen.record.epoch))
         said = Failure(
             code=FailureCode.REFUSED, description=f"{cause.sender or 'a person'} refused it: {cause.reason or 'no reason given'}"
         )
         puts[fields.step(name)] = seen.record.model_copy(update={"failure": said}).to_json()
     puts |= {fields.step(step): reopened(found.record).to_json() for step in again if (found := view.step(step))}
-    goes_on = bool(again) or refused  # a refusal is said in a new answer
+    goes_on = bool(again) or declined  # a refusal is said in a new answer
     if goes_on:
         puts[fields.STATUS] = going_on(view).to_json()
     elif view.status.status is RequestStatus.RUNNING:
@@ -242,9 +242,9 @@ def change_rules(view: View, cause: RulesAsked) -> Decision:
     """
     status = view.status
     if status.status.over:
-        return _refused(f"the request is over ({status.status}); its rules matter no more")
+        return refused(f"the request is over ({status.status}); its rules matter no more")
     if cause.replays is not None and cause.replays < status.replays:
-        return _refused("the request was over and goes on since; look at its rules again")
+        return refused("the request was over and goes on since; look at its rules again")
     outline = view.outline
     if outline is None and view.plan is not None:
         return Decision(read_more=outline_fields(view))
@@ -260,12 +260,8 @@ def change_rules(view: View, cause: RulesAsked) -> Decision:
     return Decision(
         change=Change(
             event="rules_changed",
-            details={"rules": cause.rules.version, "running": ",".join(running), **({"by": cause.sender} if cause.sender else {})},
+            details={"rules": cause.rules.version, "running": ",".join(running), **by(cause.sender)},
             expect=expected(view, fields.BOUNDARY, *map(fields.step, steps)),
             put=puts,
         )
     )
-
-
-def _refused(reason: str) -> Decision:
-    return Decision(verdict=Verdict.REFUSED, reason=reason)

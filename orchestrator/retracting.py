@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 
 from orchestrator.absorption import WAITS_FOR_A_PERSON
 from orchestrator.causes import RetractAsked
-from orchestrator.decisions import Change, Decision, Verdict
+from orchestrator.decisions import Change, Decision, by, refused
 from orchestrator.reopening import expected, going_on, reopened
 from orchestrator.said import retraction_of, values_of
 from orchestrator.scheduling import Standing
-from orchestrator.views import Outline, StepView, View, outline_fields
+from orchestrator.views import Outline, View, outline_fields
 from schemas import fields
 from schemas.blackboard import DeadEntry
 from schemas.packets import OnFailure, fingerprint
@@ -29,56 +29,44 @@ _RECHECKED_CODES = frozenset({FailureCode.BLOCKED, FailureCode.MISSING_FACT, Fai
 def retract(view: View, cause: RetractAsked) -> Decision:
     """Withdraw one value of a completed step; a request that was over goes on, so that its answer is made anew.
 
-    With `recheck` the step itself runs again as well, in the same write.
+    With `recheck` the step itself runs again as well, in the same write; also where the value had been withdrawn without it.
     """
     if view.status.status is RequestStatus.CANCELLED:
-        return _refused("the request was cancelled, for good")
+        return refused("the request was cancelled, for good")
     outline = view.outline
     if outline is None:
-        return Decision(read_more=outline_fields(view)) if view.plan is not None else _refused("the request has no plan yet")
+        return Decision(read_more=outline_fields(view)) if view.plan is not None else refused("the request has no plan yet")
     step, name = cause.step_id, fields.step(cause.step_id)
     if missing := view.missing((name, fields.result(step), fields.BOUNDARY)):
         return Decision(read_more=missing)
     seen = view.step(step)
     if seen is None:
-        return _refused(f"the plan has no step {step!r}; there are: {', '.join(outline.definitions)}")
+        return refused(f"the plan has no step {step!r}; there are: {', '.join(outline.definitions)}")
     if cause.version not in ("", view.version(fields.result(step))):
         # Also a command that was refused once and is delivered again: what it was refused for may have come to be since.
-        return _refused(f"step {step!r} has ended anew since; look at what it says now")
+        return refused(f"step {step!r} has ended anew since; look at what it says now")
     if seen.record.state is not StepState.COMPLETED:
-        return _refused(f"step {step!r} is {seen.record.state}; only what a completed step said can be withdrawn")
+        return refused(f"step {step!r} is {seen.record.state}; only what a completed step said can be withdrawn")
     result = view.result(step)
     retraction = retraction_of(view, step, cause.key, cause.reason, by=cause.sender)
     if retraction is None or result is None:
         there = ", ".join(values_of(result))
-        return _refused(f"step {step!r} says nothing of {cause.key!r}; it says: {there or 'nothing'}")
-    if view.boundary.retracted(step, cause.key, retraction.version):
-        return _again(view, cause, seen) if cause.recheck else _refused(f"{step}.{cause.key} was withdrawn already")
-    boundary = view.boundary.model_copy(update={"retractions": (*view.boundary.retractions, retraction)})
-    puts = {fields.BOUNDARY: boundary.to_json(), fields.STATUS: going_on(view).to_json()}
+        return refused(f"step {step!r} says nothing of {cause.key!r}; it says: {there or 'nothing'}")
+    known = bool(view.boundary.retracted(step, cause.key, retraction.version))
+    if known and not cause.recheck:
+        return refused(f"{step}.{cause.key} was withdrawn already")
+    puts = {fields.STATUS: going_on(view).to_json()}
+    if not known:
+        boundary = view.boundary.model_copy(update={"retractions": (*view.boundary.retractions, retraction)})
+        puts[fields.BOUNDARY] = boundary.to_json()
     if cause.recheck:
         puts[name] = reopened(seen.record).to_json()
     return Decision(
         change=Change(
             event="retracted",
-            details={"step": step, "key": cause.key, "reason": cause.reason, **({"by": cause.sender} if cause.sender else {})},
+            details={"step": step, "key": cause.key, "reason": cause.reason, **by(cause.sender)},
             expect=expected(view, name, fields.result(step), fields.BOUNDARY),
             put=puts,
-            expire_after_seconds=0,
-            enter_first=True,
-        )
-    )
-
-
-def _again(view: View, cause: RetractAsked, seen: StepView) -> Decision:
-    """What was withdrawn before without it: let the step run once more."""
-    name = fields.step(cause.step_id)
-    return Decision(
-        change=Change(
-            event="retracted",
-            details={"step": cause.step_id, "key": cause.key, "reason": cause.reason, **({"by": cause.sender} if cause.sender else {})},
-            expect=expected(view, name, fields.result(cause.step_id), fields.BOUNDARY),
-            put={name: reopened(seen.record).to_json(), fields.STATUS: going_on(view).to_json()},
             expire_after_seconds=0,
             enter_first=True,
         )
@@ -270,7 +258,3 @@ def recheck(view: View, outline: Outline, standing: Mapping[str, Standing]) -> D
             )
         )
     return None
-
-
-def _refused(reason: str) -> Decision:
-    return Decision(verdict=Verdict.REFUSED, reason=reason)

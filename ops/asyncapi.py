@@ -15,6 +15,7 @@ from typing import Any
 from ops.broker.topology import KINDS, UNREADABLE, Queue, Topology, takes
 from ops.describing import field_words
 from schemas import codec
+from schemas.boundary import APPROVE
 from schemas.broker import (
     BROKER_DEAD_QUEUE,
     COMMANDS,
@@ -138,7 +139,7 @@ def example(kind: MessageType) -> AgentMessage:
     of_request = (MessageType.REQUEST, MessageType.SUBMIT, MessageType.CANCEL, MessageType.DECIDE, MessageType.RULES)
     of_step = kind not in of_request
     abouts = {MessageType.RETRACT: "productName", MessageType.DECIDE: f"step:{step}"}
-    choices = {MessageType.RETRACT: RECHECK, MessageType.DECIDE: "approve"}
+    choices = {MessageType.RETRACT: RECHECK, MessageType.DECIDE: APPROVE}
     result = {MessageType.RESULT_READY: StepState.COMPLETED, MessageType.RESULT_FAILED: StepState.FAILED}.get(kind)
     pending = StepRecord(state=StepState.PENDING, agent=step)
     task = TaskData(record=pending, fields=("request", f"plan/{step}", "constraint/budget")) if kind is MessageType.TASK else None

@@ -20,14 +20,12 @@ from orchestrator.scheduling import full_fields
 from orchestrator.views import Outline, View, outline_fields
 from schemas import fields
 from schemas.blackboard import DeadEntry
-from schemas.boundary import Ruling
+from schemas.boundary import APPROVE, REFUSE, Ruling
 from schemas.errors import Refused
 from schemas.packets import Kind
 from schemas.reducers import independent_sources
 from schemas.requests import RequestStatus, StepState
 from schemas.results import Failure, FailureCode
-
-APPROVE, REFUSE = "approve", "refuse"
 
 
 class Asks(StrEnum):

@@ -6,6 +6,9 @@ from schemas.frozen import Frozen
 from schemas.gate import BoundaryRules
 from schemas.packets import Payload
 
+APPROVE, REFUSE = "approve", "refuse"
+"""What a person may choose, except where a claim is to be named."""
+
 
 class Retraction(Frozen):
     """One value that was withdrawn: `key` of `step`, as the result at `version` said it."""

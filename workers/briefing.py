@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schemas import fields
+from schemas.boundary import APPROVE
 from schemas.briefs import Brief, LeftOut, Manifest
 from schemas.facts import Fact
 from schemas.gate import Crossing, May, Reason
@@ -172,7 +173,7 @@ def _to_be_asked(material: Material, weighed: Sequence[Weighed]) -> Failure | No
     if not (step.may is May.COMMIT and step.irreversible and boundary.effective.irreversible_asks):
         return None
     ruling = ruling_for(step, boundary, list(weighed))
-    if ruling is not None and ruling.choice == "approve":
+    if ruling is not None and ruling.choice == APPROVE:
         return None
     offered = ", ".join(f"{each.name} = {each.offer.packet.payload!r}" for each in weighed if not each.crossing.blocked)[:1_000]
     description = f"it commits something that cannot be taken back, so a person is asked first; it would rest on: {offered or 'nothing'}"

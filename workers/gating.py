@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from schemas import fields
 from schemas.blackboard import ABSENT
-from schemas.boundary import NO_BOUNDARY, BoundaryRecord, Ruling
+from schemas.boundary import APPROVE, NO_BOUNDARY, BoundaryRecord, Ruling
 from schemas.codec import digest
 from schemas.errors import InvalidValue
 from schemas.facts import Fact, Sensitivity, Zone
@@ -130,7 +130,7 @@ _NEVER_BY_RULING = frozenset({Reason.RETRACTED, Reason.CONTESTED, Reason.SCHEMA,
 def _let_through(weighed: Weighed, ruling: Ruling | None) -> Weighed:
     """A person may let a blocked value cross; not one that was withdrawn, is contested or cannot be read."""
     crossing = weighed.crossing
-    if ruling is None or ruling.choice != "approve" or crossing.reason is None or crossing.reason in _NEVER_BY_RULING:
+    if ruling is None or ruling.choice != APPROVE or crossing.reason is None or crossing.reason in _NEVER_BY_RULING:
         return weighed
     check = Check(name="person", value=f"{ruling.by or 'a person'} approved: {ruling.reason or 'no reason given'}", passed=True)
     outcome = Outcome.REFERENCE if weighed.offer.artifact else Outcome.PASS

@@ -1,24 +1,27 @@
-"""The command line: names, options and help. What a command does stands in `ops.commands`, imported when it is called,
-so that `briefline --help` does not wait for servers' libraries.
+"""The command line: names, options and help. What a command does stands in `ops.commands`.
+
+That, the settings and the event loop are imported when a command is called, so that `briefline --help` waits for no library
+but the one that writes it: neither for models' and servers' nor for those of our own words.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Coroutine
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from ops.commands.exits import EXIT_CODES, INTERRUPTED, exit_of_error
-from ops.settings import Settings, load_settings
 from schemas.errors import BrieflineError, Refused, Unavailable
-from schemas.requests import RequestStatus
+from schemas.states import RequestStatus
+
+if TYPE_CHECKING:
+    from ops.settings import Settings
 
 _CODES = "  ".join(f"{code}: {meaning}." for code, meaning in EXIT_CODES.items())
 
@@ -388,6 +391,7 @@ def schemas_export(
 def _settings(*, quiet: bool = False, **given: str | int | None) -> Settings:
     """The settings of this process, with what the command line gave; logging is set up by them (`quiet`: warnings only)."""
     from ops.logs import configure
+    from ops.settings import load_settings
 
     try:
         settings = load_settings({name: value for name, value in given.items() if value is not None})
@@ -399,6 +403,8 @@ def _settings(*, quiet: bool = False, **given: str | int | None) -> Settings:
 
 def _run(work: Coroutine[Any, Any, int | None]) -> None:
     """Run a command to its exit code; our own errors become one line, Ctrl-C a quiet end."""
+    import asyncio
+
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             code = runner.run(work)

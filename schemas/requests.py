@@ -1,7 +1,4 @@
-"""The records of a request on the blackboard, and the two state machines: of a request and of a step.
-
-Ready, waiting and SKIPPED are no states: `orchestrator.scheduling` derives them from plan and steps.
-"""
+"""The records of a request on the blackboard; the state machines of requests and steps come from `schemas.states`."""
 
 from __future__ import annotations
 
@@ -11,53 +8,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.errors import IllegalTransition
 from schemas.frozen import Frozen, Scalar
 from schemas.results import Failure
+from schemas.states import RequestStatus as RequestStatus
+from schemas.states import Role as Role
+from schemas.states import StepState as StepState
+from schemas.states import check_request_transition as check_request_transition
+from schemas.states import check_step_transition as check_step_transition
 
 _REQUEST_NAMESPACE = uuid.UUID("6f1c9b1e-3a0b-5b57-9f0c-0b6d1f2e7a51")
 _SESSION_NAMESPACE = uuid.UUID("b2d1f3a4-7c55-5e0e-8a41-55f1a9d0c6e3")
 
 RequestId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}#\x00]+$")]
 """What keys and index members can carry."""
-
-
-class RequestStatus(StrEnum):
-    """ACCEPTED means opened; the last four are terminal."""
-
-    ACCEPTED = "ACCEPTED"
-    RUNNING = "RUNNING"
-    COMPLETED = "COMPLETED"
-    DEGRADED = "DEGRADED"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more happens unless a person replays."""
-        return self not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING)
-
-
-class StepState(StrEnum):
-    """What a step's record may say."""
-
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
-
-    @property
-    def over(self) -> bool:
-        """Whether this epoch of the step has ended."""
-        return self in (StepState.COMPLETED, StepState.FAILED)
-
-
-class Role(StrEnum):
-    """Who writes: decides which fields and transitions are allowed."""
-
-    PRODUCER = "producer"
-    ORCHESTRATOR = "orchestrator"
-    WORKER = "worker"
 
 
 class ForkedFrom(Frozen):
@@ -209,57 +172,6 @@ class AnswerRecord(Frozen):
     sections: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
     corrections: tuple[Correction, ...] = ()
-
-
-_STEP_TRANSITIONS: dict[tuple[StepState | None, StepState], frozenset[Role]] = {
-    (None, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
-    (StepState.FAILED, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
-    # A person says that what waited for them is not to be done.
-    (StepState.FAILED, StepState.FAILED): frozenset({Role.ORCHESTRATOR}),
-    # What rests on something that was withdrawn is run again, or given up.
-    (StepState.COMPLETED, StepState.PENDING): frozenset({Role.ORCHESTRATOR}),
-    (StepState.COMPLETED, StepState.FAILED): frozenset({Role.ORCHESTRATOR}),
-    (StepState.PENDING, StepState.COMPLETED): frozenset({Role.ORCHESTRATOR}),  # a fork takes over what its source had
-    (StepState.RUNNING, StepState.FAILED): frozenset({Role.ORCHESTRATOR, Role.WORKER}),
-    (StepState.PENDING, StepState.FAILED): frozenset({Role.ORCHESTRATOR, Role.WORKER}),
-    (StepState.PENDING, StepState.RUNNING): frozenset({Role.WORKER}),
-    (StepState.RUNNING, StepState.RUNNING): frozenset({Role.WORKER}),
-    (StepState.RUNNING, StepState.PENDING): frozenset({Role.WORKER, Role.ORCHESTRATOR}),
-    (StepState.RUNNING, StepState.COMPLETED): frozenset({Role.WORKER}),
-}
-
-_REQUEST_TRANSITIONS: dict[tuple[RequestStatus | None, RequestStatus], frozenset[Role]] = {
-    (None, RequestStatus.ACCEPTED): frozenset({Role.PRODUCER}),
-    **{
-        (before, after): frozenset({Role.ORCHESTRATOR})
-        for before in (RequestStatus.ACCEPTED, RequestStatus.RUNNING)
-        for after in (RequestStatus.RUNNING, RequestStatus.COMPLETED, RequestStatus.DEGRADED, RequestStatus.FAILED, RequestStatus.CANCELLED)
-    },
-    **{
-        (before, RequestStatus.RUNNING): frozenset({Role.ORCHESTRATOR})
-        for before in (RequestStatus.COMPLETED, RequestStatus.DEGRADED, RequestStatus.FAILED)
-    },
-}
-
-
-def check_step_transition(before: StepState | None, after: StepState, role: Role) -> None:
-    """Refuse a change of a step's state that the state machine does not have, or not for this role.
-
-    Raises:
-        IllegalTransition: naming both states and the role.
-    """
-    if role not in _STEP_TRANSITIONS.get((before, after), frozenset()):
-        raise IllegalTransition(f"a step does not go from {before or 'absent'} to {after} by {role}")
-
-
-def check_request_transition(before: RequestStatus | None, after: RequestStatus, role: Role) -> None:
-    """Refuse a change of a request's status that the state machine does not have, or not for this role.
-
-    Raises:
-        IllegalTransition: naming both statuses and the role.
-    """
-    if role not in _REQUEST_TRANSITIONS.get((before, after), frozenset()):
-        raise IllegalTransition(f"a request does not go from {before or 'absent'} to {after} by {role}")
 
 
 def request_id(tenant: str, idempotency_key: str) -> str:

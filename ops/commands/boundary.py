@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops import boundary_tables, rendering
-from ops.commands.exits import DONE, NOT_PASSED, print_json
+from ops.commands.exits import DONE, NOT_PASSED
+from ops.commands.printing import print_json
 from ops.commands.requests import team_at_hand
 from ops.metrics import Price, together
 from ops.reading import Reader

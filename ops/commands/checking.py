@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ops import rendering
 from ops.broker.safety import look_at_broker
-from ops.commands.exits import DONE, UNREACHABLE, print_json
+from ops.commands.exits import DONE, UNREACHABLE
+from ops.commands.printing import print_json
 from ops.findings import Finding, Level
 from ops.settings import Settings, without_password
 from ops.wiring import artifacts_of, board_of, team_of

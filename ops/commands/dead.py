@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from ops import rendering
 from ops.client import Client
-from ops.commands.exits import DONE, REFUSED, UNREACHABLE, print_json
+from ops.commands.exits import DONE, REFUSED, UNREACHABLE
+from ops.commands.printing import print_json
 from ops.commands.requests import team_at_hand
 from ops.dead_letters import DeadLetter, rehearse
 from ops.reading import INDEX_LIMIT, Reader

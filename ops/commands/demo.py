@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 
 from ops import rendering
 from ops.client import Client
-from ops.commands.exits import DONE, ENDED_FAILED, print_json
+from ops.commands.exits import DONE, ENDED_FAILED
+from ops.commands.printing import print_json
 from ops.commands.requests import follow
 from ops.embedded import embedded
 from ops.reporting import Report

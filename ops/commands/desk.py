@@ -9,7 +9,8 @@ import orjson
 from ops import rendering
 from ops.client import Client
 from ops.commands.dead import operator
-from ops.commands.exits import DONE, print_json
+from ops.commands.exits import DONE
+from ops.commands.printing import print_json
 from ops.reading import Reader
 from ops.settings import Settings
 from ops.wiring import board_of, connected

@@ -1,14 +1,9 @@
-"""Exit codes, and what goes to standard output to the byte: JSON, and texts whose hash is kept."""
+"""Exit codes."""
 
 from __future__ import annotations
 
-import sys
-
-import orjson
-
-from schemas.codec import Json
 from schemas.errors import BrieflineError, Refused, Unavailable, UnsafeServer
-from schemas.requests import RequestStatus
+from schemas.states import RequestStatus
 
 DONE = 0
 UNEXPECTED = 1
@@ -42,17 +37,3 @@ def exit_of_error(error: BrieflineError) -> int:
     if isinstance(error, Refused):
         return REFUSED
     return UNREACHABLE if isinstance(error, (Unavailable, UnsafeServer)) else UNEXPECTED
-
-
-def print_json(value: Json) -> None:
-    """Write one JSON value to standard output, text as it is, and nothing else."""
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-    sys.stdout.flush()
-
-
-def print_exactly(text: str) -> None:
-    """Write a text to standard output as its UTF-8 bytes, so that its hash can be taken; on a terminal a line's end follows."""
-    sys.stdout.buffer.write(text.encode())
-    if sys.stdout.isatty():
-        sys.stdout.buffer.write(b"\n")
-    sys.stdout.flush()

@@ -11,7 +11,8 @@ from rich.live import Live
 
 from ops import boundary_tables, deciding, rendering, trails
 from ops.client import Client
-from ops.commands.exits import DONE, exit_of, print_exactly, print_json
+from ops.commands.exits import DONE, exit_of
+from ops.commands.printing import print_exactly, print_json
 from ops.measuring import measure
 from ops.opening import Accepted
 from ops.private import read_private

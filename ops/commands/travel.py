@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from ops import rendering
 from ops.client import Client
-from ops.commands.exits import DONE, print_json
+from ops.commands.exits import DONE
+from ops.commands.printing import print_json
 from ops.commands.requests import finish, team_at_hand
 from ops.reading import Reader
 from ops.settings import Settings

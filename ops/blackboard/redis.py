@@ -246,7 +246,7 @@ class RedisBlackboard:
     async def watch(self, request_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """See `Blackboard.watch`. It outlasts an absence of the server."""
         check_request_id(request_id)
-        async with self._hints.of(events_key(self._prefix, request_id)) as wake:
+        with self._hints.of(events_key(self._prefix, request_id)) as wake:
             while True:
                 wake.clear()
                 known = self._instance.id
@@ -264,7 +264,7 @@ class RedisBlackboard:
     ) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`. It outlasts an absence of the server."""
         check_request_id(request_id)
-        async with self._hints.of(events_key(self._prefix, request_id), name) as wake:
+        with self._hints.of(events_key(self._prefix, request_id), name) as wake:
             # The first look comes after the subscription's confirmation (a wake of its own), so that none is needed before it.
             await woken(wake, CONFIRMATION_SECONDS)
             while True:

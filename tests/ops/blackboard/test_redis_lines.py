@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import ExitStack
 
 import pytest
 from redis.asyncio import Redis
@@ -14,6 +15,7 @@ from ops.blackboard.redis import RedisBlackboard
 from ops.blackboard.watching import Hints
 from schemas.blackboard import Written
 from schemas.errors import InvalidValue, Unreadable
+from tests.ops.broker.bench import eventually
 from tests.support.boards import Bench, claim, orchestrator
 from tests.support.servers import OwnRedis
 
@@ -47,13 +49,14 @@ async def test_a_line_that_fell_silent_is_replaced_and_every_waiter_looks_again(
     pool = connection_pool(server.url, size=1, wait_seconds=0.3)
     hints = Hints(pool, call_timeout_seconds=0.3, silence_seconds=0.2)
     listening = asyncio.create_task(hints.run())
-    async with asyncio.timeout(10), hints.of("channel") as wake:
-        await wake.wait()
-        wake.clear()
-        server.pause()
-        await asyncio.sleep(0.8)  # longer than the silence and the time that a sign of life may take
-        server.resume()
-        await wake.wait()
+    with hints.of("channel") as wake:
+        async with asyncio.timeout(10):
+            await wake.wait()
+            wake.clear()
+            server.pause()
+            await asyncio.sleep(0.8)  # longer than the silence and the time that a sign of life may take
+            server.resume()
+            await wake.wait()
     listening.cancel()
     await asyncio.wait([listening])
     await pool.aclose()
@@ -64,13 +67,36 @@ async def test_a_quiet_line_is_kept_and_still_brings_hints(redis_url: str, key_p
     hints = Hints(pool, call_timeout_seconds=5, silence_seconds=0.05)
     listening = asyncio.create_task(hints.run())
     client = Redis.from_url(redis_url, protocol=2)
-    async with asyncio.timeout(10), client, hints.of(key_prefix) as wake:
-        await wake.wait()
-        wake.clear()
-        await asyncio.sleep(0.2)  # some signs of life
-        assert not wake.is_set()
-        await client.publish(key_prefix, "1")
-        await wake.wait()
+    with hints.of(key_prefix) as wake:
+        async with asyncio.timeout(10), client:
+            await wake.wait()
+            wake.clear()
+            await asyncio.sleep(0.2)  # some signs of life
+            assert not wake.is_set()
+            await client.publish(key_prefix, "1")
+            await wake.wait()
+    listening.cancel()
+    await asyncio.wait([listening])
+    await pool.aclose()
+
+
+@own_server
+async def test_waiters_that_come_and_go_together_are_told_to_the_server_together(server: OwnRedis) -> None:
+    pool = connection_pool(server.url, size=1, wait_seconds=5)
+    hints = Hints(pool, call_timeout_seconds=5, silence_seconds=10)
+    listening = asyncio.create_task(hints.run())
+    async with asyncio.timeout(10), Redis.from_url(server.url, protocol=2) as client:
+        with hints.of("first") as wake:
+            await wake.wait()
+            with ExitStack() as stack:
+                await asyncio.gather(*(stack.enter_context(hints.of(f"channel-{number}")).wait() for number in range(500)))
+
+            async def only_the_first() -> bool:
+                return bool(await client.pubsub_channels() == [b"first"])
+
+            await eventually(only_the_first)
+        stats = await client.info("commandstats")
+        assert (stats["cmdstat_subscribe"]["calls"], stats["cmdstat_unsubscribe"]["calls"]) == (2, 1)
     listening.cancel()
     await asyncio.wait([listening])
     await pool.aclose()

@@ -85,7 +85,7 @@ async def fork(
     )
     deadline_ms = int(deadline_seconds * 1000) if deadline_seconds is not None else source.status.deadline_ms
     labels = {"forked_from": f"{source_id}@{source.position}", "at": at}
-    return await open_request(board, broker, Opening(record, source.card, records, deadline_ms, labels, source.started_with))
+    return await open_request(board, broker, Opening(record, source.card.to_json(), records, deadline_ms, labels, source.started_with))
 
 
 class Source:

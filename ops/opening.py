@@ -20,7 +20,6 @@ from schemas.errors import InvalidValue, KeyReused, Unavailable, Undeliverable
 from schemas.ids import new_id
 from schemas.messages import ORCHESTRATOR, MessageType, message
 from schemas.requests import ConstraintRecord, RequestRecord, RequestStatus, Role, StatusRecord
-from schemas.teams import TeamCard
 
 OPENING_MS = 60_000
 """How long an opening may take before its session forgets a request that was announced and never opened."""
@@ -45,7 +44,8 @@ class Opening:
     """What the write that opens a request puts."""
 
     record: RequestRecord
-    card: TeamCard
+    card: bytes
+    """The team's card as it is stored."""
     constraints: tuple[ConstraintRecord, ...]
     deadline_ms: int
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ async def _open(board: Blackboard, opening: Opening) -> bool:
     status = StatusRecord(status=RequestStatus.ACCEPTED, deadline_ms=opening.deadline_ms)
     puts = {
         fields.REQUEST: record.to_json(),
-        fields.CARD: opening.card.to_json(),
+        fields.CARD: opening.card,
         fields.STATUS: status.to_json(),
         **{fields.constraint(each.name): each.to_json() for each in opening.constraints},
         **opening.shared,

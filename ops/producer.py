@@ -81,8 +81,8 @@ async def submit(
         turn, carried = await take_turn(board, session, team.card, tenant=tenant, request_id=record.id, deadline_ms=deadline_ms)
         record = record.model_copy(update={"session": turn})
         labels = {"session": session.name, "turn": str(turn.turn), **carried.labels}
-        return await open_request(board, broker, Opening(record, team.card, records, deadline_ms, labels, carried.fields))
-    return await open_request(board, broker, Opening(record, team.card, records, deadline_ms))
+        return await open_request(board, broker, Opening(record, team.card_json, records, deadline_ms, labels, carried.fields))
+    return await open_request(board, broker, Opening(record, team.card_json, records, deadline_ms))
 
 
 def _content(team: str, text: str, constraints: tuple[ConstraintRecord, ...], session: Session | None) -> str:

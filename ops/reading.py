@@ -97,7 +97,7 @@ class Reader:
         Raises:
             NotFound: the board has no such request, or no longer has it.
         """
-        return _status(await self._over(request_id))
+        return (await self._over(request_id))[0]
 
     async def answer(self, request_id: str) -> Answer:
         """Return the answer once the request is over, and nothing else of it: far cheaper than a report. Waits as `wait` does.
@@ -105,10 +105,10 @@ class Reader:
         Raises:
             NotFound: the board has no such request, or no longer has it.
         """
-        return _answer(await self._over(request_id))
+        return _answer(*await self._over(request_id))
 
-    async def _over(self, request_id: str) -> Snapshot:
-        """Status and answer of a request that is over. Both are written at once, so the answer's write alone is waited for."""
+    async def _over(self, request_id: str) -> tuple[RequestStatus, Snapshot]:
+        """The status of a request that is over, and the answer. Both are written at once, so the answer's write alone is waited for."""
         seen = False
         watch = self._board.watch_field(request_id, fields.ANSWER, also=(fields.STATUS,), look_seconds=self._look_seconds)
         async with aclosing(watch) as snapshots:
@@ -117,7 +117,7 @@ class Reader:
                     raise gone(request_id)
                 status, seen = _status(snapshot), True
                 if status.over:
-                    return snapshot
+                    return status, snapshot
         raise AssertionError("a watch has no end of its own")
 
     async def follow(self, request_id: str, team: Team | None = None) -> AsyncIterator[Report]:
@@ -328,12 +328,12 @@ def _status_record(snapshot: Snapshot) -> StatusRecord:
     return StatusRecord.from_json(value)
 
 
-def _answer(snapshot: Snapshot) -> Answer:
+def _answer(status: RequestStatus, snapshot: Snapshot) -> Answer:
     value = snapshot.value(fields.ANSWER)
     if value is None:
         raise Unreadable(f"request {snapshot.request_id!r} is over, and the board has no answer of it")
     record = AnswerRecord.from_json(value)
-    return Answer(_status(snapshot), record.text, record.gaps)
+    return Answer(status, record.text, record.gaps)
 
 
 def _listed(snapshot: Snapshot) -> Listed | None:

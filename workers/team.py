@@ -14,6 +14,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from types import ModuleType
 from typing import Any, Literal
 
@@ -177,6 +178,11 @@ class Team:
             )
         except ValidationError as error:
             raise InvalidTeam(first_problem(error), path=f"team {self.name!r}") from error
+
+    @cached_property
+    def card_json(self) -> bytes:
+        """The card as it is stored with each request; written once, as it never changes."""
+        return self.card.to_json()
 
     def agent(self, name: str) -> Agent:
         """Return the agent of that name.

@@ -235,11 +235,13 @@ def _snapshot(request_id: str, request: _Request, names: Sequence[str], now: int
 
 
 def _check_owners(request: _Request, write: Write) -> None:
+    """Refuse what is not permitted as the board stands: `check` took every field that the write expects nothing of for absent."""
     for name in write.put:
-        try:
-            check_owner(write.role, name, absent=name not in request.fields, fenced=is_fenced(name, write.expect))
-        except NotPermitted:
-            raise forbid(write, name) from None
+        if name in request.fields and name not in write.expect:
+            try:
+                check_owner(write.role, name, absent=False, fenced=is_fenced(name, write.expect))
+            except NotPermitted:
+                raise forbid(write, name) from None
 
 
 def _held(request: _Request, write: Write, now: int) -> tuple[str, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 from schemas.errors import NotPermitted
 from schemas.requests import Role
@@ -51,7 +51,8 @@ def shared(name: str) -> str:
     return SHARED_PREFIX + name
 
 
-def of_brief(step_id: str, inputs: Sequence[str] = (), constraints: Sequence[str] = (), reads: Sequence[str] = ()) -> tuple[str, ...]:
+@lru_cache(maxsize=4096)
+def of_brief(step_id: str, inputs: tuple[str, ...] = (), constraints: tuple[str, ...] = (), reads: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the fields that a step's brief is built from, as far as its input steps, reads and the request's constraints are known.
 
     Request, definition, boundary, constraints, shared fields, and of each input its definition, record and result; `plan` where

@@ -126,6 +126,8 @@ def first_problem(error: ValidationError) -> str:
 def deep_frozen(value: Any) -> Any:
     """Return a JSON value that nobody can change in place: objects as read-only mappings, lists as tuples, all the way down."""
     match value:
+        case str() | int() | float() | None:  # as most are: asking whether it is a mapping costs more
+            return value
         case Mapping():
             return MappingProxyType({key: deep_frozen(each) for key, each in value.items()})
         case list() | tuple():

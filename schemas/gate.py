@@ -197,54 +197,66 @@ def decide(offer: Offer, consumer: Consumer, *, now_ms: int, rules: BoundaryRule
     The first check that does not pass blocks it and gives the reason. What passes all of them crosses whole, or as a
     reference, or compressed, or is blocked as `too_large`, by its size alone.
     """
-    control = offer.packet.control
-    checks = tuple(_checks(offer, consumer, now_ms, rules))
-    failed = next((each for each in checks if not each.passed), None)
-    outcome, reason = (Outcome.BLOCK, failed.reason) if failed else (_by_size(offer, rules), None)
-    recover = "" if reason is None else f"{REPAIRS[reason]}; on failure: {consumer.on_failure}"
-    origin = control.provenance.source_ref if control.provenance else ", ".join(map(str, control.evidence))
-    return Crossing(
-        need=offer.packet.name,
-        kind=offer.packet.kind,
-        right=f"{consumer.step} may {consumer.may}, cleared for {consumer.clearance}; rules {rules.version}",
-        source=f"{offer.packet.name}@{offer.version}" + (f" from {origin}" if origin else ""),
-        until=None if control.expires_at is None else _time(control.expires_at),
-        recover=recover,
-        outcome=outcome,
-        reason=reason,
-        checks=checks,
-    )
+    return Gate(consumer, now_ms, rules).decide(offer)
 
 
-def _checks(offer: Offer, consumer: Consumer, now_ms: int, rules: BoundaryRules) -> Iterator[Check]:
-    packet, control = offer.packet, offer.packet.control
-    yield Check(name="need", value="declared" if offer.needed else "not declared", passed=offer.needed, reason=Reason.NOT_NEEDED)
-    yield Check(name="retraction", value=offer.retracted or "none", passed=not offer.retracted, reason=Reason.RETRACTED)
-    yield Check(name="agreement", value=_agreement(offer), passed=not offer.contested, reason=Reason.CONTESTED)
-    yield Check(name="schema", value="fits" if offer.fits else "does not fit", passed=offer.fits, reason=Reason.SCHEMA)
-    yield Check(name="source", value=_source(packet), passed=_has_source(packet), reason=Reason.NO_SOURCE)
-    yield Check(name="version", value=offer.version or "none", passed=offer.current, reason=Reason.VERSION_BEHIND)
-    yield _freshness(offer, now_ms)
-    yield Check(
-        name="clearance",
-        value=f"{control.sensitivity} for {consumer.clearance}",
-        passed=_RANK[control.sensitivity] <= _RANK[consumer.clearance],
-        reason=Reason.NO_PERMISSION,
-    )
-    yield _use(packet, consumer)
-    yield _trust(offer, consumer, rules)
-    least = rules.least_confidence(consumer.may) if consumer.min_confidence is None else consumer.min_confidence
-    yield Check(
-        name="confidence",
-        value=f"{control.confidence:g} of {least:g} for {consumer.may}",
-        passed=control.confidence >= least,
-        reason=Reason.LOW_CONFIDENCE,
-    )
-    if offer.artifact:
-        said = "readable" if offer.readable else "gone, or not what its hash says"
-        yield Check(name="artifact", value=said, passed=offer.readable, reason=Reason.UNREADABLE_ARTIFACT)
-    fits = offer.tokens <= rules.max_tokens or offer.artifact or offer.prose
-    yield Check(name="size", value=f"{offer.tokens} of {rules.max_tokens} tokens", passed=fits, reason=Reason.TOO_LARGE)
+class Gate:
+    """What `decide` asks of each of many offers, read once: one consumer, at one moment, under one set of rules."""
+
+    def __init__(self, consumer: Consumer, now_ms: int, rules: BoundaryRules) -> None:
+        self._consumer = consumer
+        self._now_ms = now_ms
+        self._rules = rules
+        self._least = rules.least_confidence(consumer.may) if consumer.min_confidence is None else consumer.min_confidence
+        self._right = f"{consumer.step} may {consumer.may}, cleared for {consumer.clearance}; rules {rules.version}"
+
+    def decide(self, offer: Offer) -> Crossing:
+        """Decide one crossing, as the function of that name says."""
+        packet, control = offer.packet, offer.packet.control
+        checks = tuple(self._checks(offer))
+        failed = next((each for each in checks if not each.passed), None)
+        outcome, reason = (Outcome.BLOCK, failed.reason) if failed else (_by_size(offer, self._rules), None)
+        origin = control.provenance.source_ref if control.provenance else ", ".join(map(str, control.evidence))
+        name = packet.name
+        return Crossing(
+            need=name,
+            kind=packet.kind,
+            right=self._right,
+            source=f"{name}@{offer.version}" + (f" from {origin}" if origin else ""),
+            until=None if control.expires_at is None else _time(control.expires_at),
+            recover="" if reason is None else f"{REPAIRS[reason]}; on failure: {self._consumer.on_failure}",
+            outcome=outcome,
+            reason=reason,
+            checks=checks,
+        )
+
+    def _checks(self, offer: Offer) -> Iterator[Check]:
+        packet, control = offer.packet, offer.packet.control
+        consumer, rules = self._consumer, self._rules
+        yield _check("need", "declared" if offer.needed else "not declared", offer.needed, Reason.NOT_NEEDED)
+        yield _check("retraction", offer.retracted or "none", not offer.retracted, Reason.RETRACTED)
+        yield _check("agreement", _agreement(offer), not offer.contested, Reason.CONTESTED)
+        yield _check("schema", "fits" if offer.fits else "does not fit", offer.fits, Reason.SCHEMA)
+        yield _check("source", _source(packet), _has_source(packet), Reason.NO_SOURCE)
+        yield _check("version", offer.version or "none", offer.current, Reason.VERSION_BEHIND)
+        yield _freshness(offer, self._now_ms)
+        cleared = _RANK[control.sensitivity] <= _RANK[consumer.clearance]
+        yield _check("clearance", f"{control.sensitivity} for {consumer.clearance}", cleared, Reason.NO_PERMISSION)
+        yield _use(packet, consumer)
+        yield _trust(offer, consumer, rules)
+        told = f"{control.confidence:g} of {self._least:g} for {consumer.may}"
+        yield _check("confidence", told, control.confidence >= self._least, Reason.LOW_CONFIDENCE)
+        if offer.artifact:
+            said = "readable" if offer.readable else "gone, or not what its hash says"
+            yield _check("artifact", said, offer.readable, Reason.UNREADABLE_ARTIFACT)
+        fits = offer.tokens <= rules.max_tokens or offer.artifact or offer.prose
+        yield _check("size", f"{offer.tokens} of {rules.max_tokens} tokens", fits, Reason.TOO_LARGE)
+
+
+@lru_cache(maxsize=1024)
+def _check(name: str, value: str, passed: bool, reason: Reason | None = None) -> Check:
+    """Most checks of most crossings say the same, and making a model costs more than asking the question."""
+    return Check(name=name, value=value, passed=passed, reason=reason)
 
 
 def _by_size(offer: Offer, rules: BoundaryRules) -> Outcome:
@@ -274,23 +286,23 @@ def _has_source(packet: Packet) -> bool:
 def _freshness(offer: Offer, now_ms: int) -> Check:
     expires = offer.packet.control.expires_at
     if offer.stale:
-        return Check(name="freshness", value=offer.stale, passed=False, reason=Reason.STALE)
+        return _check("freshness", offer.stale, False, Reason.STALE)
     if expires is None:
-        return Check(name="freshness", value="no expiry", passed=True)
+        return _check("freshness", "no expiry", True)
     fresh = expires.timestamp() * 1000 > now_ms
-    return Check(name="freshness", value=f"{'until' if fresh else 'expired at'} {_time(expires)}", passed=fresh, reason=Reason.STALE)
+    return _check("freshness", f"{'until' if fresh else 'expired at'} {_time(expires)}", fresh, Reason.STALE)
 
 
 def _use(packet: Packet, consumer: Consumer) -> Check:
     control = packet.control
     forbidden = [use for use in consumer.uses if use in control.forbidden_use]
     if forbidden:
-        return Check(name="use", value=f"{forbidden[0]} is forbidden", passed=False, reason=Reason.NO_PERMISSION)
-    beyond = [use for use in consumer.uses or ("a step that names no use",) if control.allowed_use and use not in control.allowed_use]
-    if beyond:
+        return _check("use", f"{forbidden[0]} is forbidden", False, Reason.NO_PERMISSION)
+    beyond = [use for use in consumer.uses or ("a step that names no use",) if use not in control.allowed_use]
+    if control.allowed_use and beyond:
         allowed = ", ".join(control.allowed_use)
-        return Check(name="use", value=f"{beyond[0]} is not among: {allowed}", passed=False, reason=Reason.NO_PERMISSION)
-    return Check(name="use", value=", ".join(consumer.uses) or "unrestricted", passed=True)
+        return _check("use", f"{beyond[0]} is not among: {allowed}", False, Reason.NO_PERMISSION)
+    return _check("use", ", ".join(consumer.uses) or "unrestricted", True)
 
 
 def _trust(offer: Offer, consumer: Consumer, rules: BoundaryRules) -> Check:
@@ -299,12 +311,12 @@ def _trust(offer: Offer, consumer: Consumer, rules: BoundaryRules) -> Check:
     zone = packet.control.provenance.zone if packet.control.provenance else Zone.INTERNAL
     if consumer.may is May.COMMIT and not offer.confirmed:
         if zone is Zone.EXTERNAL and not rules.external_may_commit:
-            return Check(name="trust", value="external alone", passed=False, reason=Reason.UNTRUSTED)
+            return _check("trust", "external alone", False, Reason.UNTRUSTED)
         if packet.kind in (Kind.FINDING, Kind.SUGGESTION):
-            return Check(name="trust", value=f"a {packet.kind}, not confirmed", passed=False, reason=Reason.UNTRUSTED)
+            return _check("trust", f"a {packet.kind}, not confirmed", False, Reason.UNTRUSTED)
     if admission(packet.kind) in (Admission.DESK, Admission.GAP, Admission.STALE):
-        return Check(name="trust", value=f"a {packet.kind} is nothing to rely on", passed=False, reason=Reason.UNTRUSTED)
-    return Check(name="trust", value=f"{packet.kind}, {zone}{', confirmed' if offer.confirmed else ''}", passed=True)
+        return _check("trust", f"a {packet.kind} is nothing to rely on", False, Reason.UNTRUSTED)
+    return _check("trust", f"{packet.kind}, {zone}{', confirmed' if offer.confirmed else ''}", True)
 
 
 def _time(moment: datetime) -> str:

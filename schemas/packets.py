@@ -87,6 +87,8 @@ class OnFailure(StrEnum):
 
 def _is_small(value: object) -> object:
     """A small JSON value: of scalars, lists and objects with text keys."""
+    if isinstance(value, int | float) or (isinstance(value, str) and len(value) <= MAX_PAYLOAD_BYTES // 4):
+        return value  # UTF-8 has at most four bytes a character
 
     def walk(part: object, depth: int) -> int:
         if depth > MAX_PAYLOAD_DEPTH:

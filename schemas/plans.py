@@ -128,7 +128,12 @@ def _needs(needs: tuple[str, ...] | None, depends_on: tuple[str, ...]) -> tuple[
 
 def inputs_of(step: Step) -> tuple[str, ...]:
     """Return the steps that `step` reads or waits for, in declared order, each once."""
-    return tuple(dict.fromkeys((*step.depends_on, *(need.step for need in needs_of(step)))))
+    return _inputs(step.needs, step.depends_on)
+
+
+@lru_cache(maxsize=4096)
+def _inputs(needs: tuple[str, ...] | None, depends_on: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*depends_on, *(need.step for need in _needs(needs, depends_on)))))
 
 
 def is_absorbed(step: Step) -> bool:

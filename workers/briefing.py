@@ -7,12 +7,13 @@ by the worker line after its claim, and by `show --brief`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from schemas import fields
 from schemas.boundary import APPROVE
-from schemas.briefs import Brief, LeftOut, Manifest
+from schemas.briefs import Brief, LeftOut, LineOrigin, Manifest, ManifestLine
 from schemas.facts import Fact
 from schemas.gate import Crossing, May, Reason
 from schemas.packets import OnFailure, Packet, Payload
@@ -78,67 +79,78 @@ def build_brief(
     `BLOCKED` or `NEEDS_PERSON` where the gate lets it not cross, `BRIEF_TOO_LARGE` where constraints and required values alone
     are over the limit.
     """
-    wanted = set(inputs_of(step))
+    wanted = inputs_of(step)
+    inputs = [each for each in inputs if each.id in wanted]
+    completed = {name: result for name, result in (results or {}).items() if name in wanted and result.completed}
+    boundary = boundary or Boundary()
+    ordered = {each.id: completed[each.id] for each in inputs if each.id in completed}
+    weighed = weigh_all(step, ordered, versions or {}, boundary)
+    crossing = tuple(each for each in weighed if not each.crossing.blocked)
+    blocked = tuple(each for each in weighed if each.crossing.blocked and each.crossing.reason is not Reason.NOT_NEEDED)
+    missing, unread = _missing(step, crossing), tuple(name for name in step.reads if not any(each.shared == name for each in crossing))
     material = Material(
         step=step,
         request=request,
         constraints=constraints,
-        inputs=[each for each in inputs if each.id in wanted],
-        results={name: result for name, result in (results or {}).items() if name in wanted and result.completed},
+        inputs=inputs,
+        results=completed,
         versions=versions or {},
         phrases=phrases,
-        boundary=boundary or Boundary(),
-    )
-    ordered = {each.id: material.results[each.id] for each in material.inputs if each.id in material.results}
-    weighed = weigh_all(step, ordered, material.versions, material.boundary)
-    crossings = tuple(each.crossing for each in weighed)
-    gathered = _gather(material, weighed)
-    if isinstance(gathered, Failure):
-        return NoBrief(gathered, crossings)
-    fitted = _fit(gathered, position, limits or BriefLimits())
-    if isinstance(fitted, Failure):
-        return NoBrief(fitted, crossings)
-    return replace(fitted, crossings=crossings)
-
-
-def _gather(material: Material, weighed: Sequence[Weighed]) -> Material | Failure:
-    """Pick what crosses, what is missing and what stays behind."""
-    step, needs = material.step, needs_of(material.step)
-    crossing = tuple(each for each in weighed if not each.crossing.blocked)
-    blocked = tuple(each for each in weighed if each.crossing.blocked and each.crossing.reason is not Reason.NOT_NEEDED)
-    left_out = [LeftOut(step=each.step, key=each.key, reason=each.crossing.reason) for each in weighed if each.crossing.reason is not None]
-    missing = tuple(need for need in dict.fromkeys(needs) if not any(_meets(each, need) for each in crossing))
-    unread = tuple(name for name in step.reads if not any(each.shared == name for each in crossing))
-    for need in missing:
-        stopped = [each for each in blocked if _meets(each, need)]
-        if not need.optional and (failure := _without_need(material, need, stopped)):
-            return failure
-        if not stopped:
-            left_out.append(LeftOut(step=need.step, key=need.key, reason="not_supplied"))
-    for name in unread:
-        stopped = [each for each in blocked if each.shared == name]
-        if stopped and step.may is May.COMMIT and step.on_failure is not OnFailure.GAP:
-            return _blocked(step, stopped, weighed, fields.shared(name))
-        if not stopped:
-            left_out.append(LeftOut(step=SHARED_STEP, key=name, reason="not_supplied"))
-    if failure := _to_be_asked(material, weighed):
-        return failure
-    summaries: list[str] = []
-    for definition in material.inputs:
-        if definition.id in step.depends_on and definition.id in material.results:
-            if step.share_summary:
-                summaries.append(definition.id)
-            else:
-                left_out.append(LeftOut(step=definition.id, key="summary", reason="summary_not_asked"))
-    return replace(
-        material,
+        boundary=boundary,
         crossings=crossing,
         blocked=blocked,
         missing=missing,
         unread=unread,
-        summaries=tuple(summaries),
-        left_out=tuple(left_out),
+        summaries=tuple(each for each in ordered if step.share_summary and each in step.depends_on),
+        left_out=tuple(_left_out(step, ordered, weighed, blocked, missing, unread)),
     )
+    crossings = tuple(each.crossing for each in weighed)
+    built = _failure(material, weighed) or _fit(material, position, limits or BriefLimits(), crossings)
+    return NoBrief(built, crossings) if isinstance(built, Failure) else built
+
+
+def _missing(step: Step, crossing: Iterable[Weighed]) -> tuple[Need, ...]:
+    """The needs that nothing meets, each once."""
+    supplied = {(each.step, key) for each in crossing if not each.shared for key in ("*", each.key)}
+    return tuple(dict.fromkeys(need for need in needs_of(step) if (need.step, need.key) not in supplied))
+
+
+def _left_out(
+    step: Step,
+    completed: Iterable[str],
+    weighed: Iterable[Weighed],
+    blocked: Sequence[Weighed],
+    missing: Iterable[Need],
+    unread: Iterable[str],
+) -> Iterator[LeftOut]:
+    """What was offered and stays behind, what nobody supplied, and the summaries that nobody asked for."""
+    for each in weighed:
+        if each.crossing.reason is not None:
+            yield LeftOut(step=each.step, key=each.key, reason=each.crossing.reason)
+    for need in missing:
+        if not any(_meets(each, need) for each in blocked):
+            yield LeftOut(step=need.step, key=need.key, reason="not_supplied")
+    for name in unread:
+        if not any(each.shared == name for each in blocked):
+            yield LeftOut(step=SHARED_STEP, key=name, reason="not_supplied")
+    if not step.share_summary:
+        for name in completed:
+            if name in step.depends_on:
+                yield LeftOut(step=name, key="summary", reason="summary_not_asked")
+
+
+def _failure(material: Material, weighed: Sequence[Weighed]) -> Failure | None:
+    """Why the step cannot run on what crosses, or has to ask a person first."""
+    step = material.step
+    for need in material.missing:
+        stopped = [each for each in material.blocked if _meets(each, need)]
+        if not need.optional and (failure := _without_need(material, need, stopped)):
+            return failure
+    for name in material.unread:
+        stopped = [each for each in material.blocked if each.shared == name]
+        if stopped and step.may is May.COMMIT and step.on_failure is not OnFailure.GAP:
+            return _blocked(step, stopped, weighed, fields.shared(name))
+    return _to_be_asked(material, weighed)
 
 
 def _meets(weighed: Weighed, need: Need) -> bool:
@@ -180,20 +192,21 @@ def _to_be_asked(material: Material, weighed: Sequence[Weighed]) -> Failure | No
     return Failure(code=FailureCode.NEEDS_PERSON, description=description, rests_on=rests_on(list(weighed)))
 
 
-def _fit(material: Material, position: int, limits: BriefLimits) -> BuiltBrief | Failure:
+def _fit(material: Material, position: int, limits: BriefLimits, crossings: tuple[Crossing, ...]) -> BuiltBrief | Failure:
     """Drop as little as possible, the last first: summaries, then optional values."""
     kept, (lines, cut) = material, write(material)
-    if not _size_fits(lines, limits):
+    text = _text(lines)
+    if not _size_fits(text, limits):
         low, high = 1, len(material.summaries) + sum(each.optional for each in material.crossings)
         while low < high:
             middle = (low + high) // 2
-            if _size_fits(write(_without(material, middle))[0], limits):
+            if _size_fits(_text(write(_without(material, middle))[0]), limits):
                 high = middle
             else:
                 low = middle + 1
         kept = _without(material, high)
         lines, cut = write(kept)
-    text = "\n".join(line.text for line in lines)
+        text = _text(lines)
     size = tokens.estimate(text)
     if len(text) > limits.characters or size > limits.tokens:
         return Failure(
@@ -201,33 +214,50 @@ def _fit(material: Material, position: int, limits: BriefLimits) -> BuiltBrief |
             description=f"what must stand in the brief has {len(text):,} characters and about {size:,} tokens; "
             f"the limits are {limits.characters:,} and {limits.tokens:,}",
         )
-    # One validation for all lines costs a half of one for each.
-    manifest = Manifest.model_validate(
-        {
-            "lines": [
-                {"line": number, "origin": line.origin, "step": line.step, "key": line.key, "version": line.version}
-                for number, line in enumerate(lines, start=1)
-            ],
-            "left_out": (*kept.left_out, *cut),
-            "characters": len(text),
-            "tokens": size,
-            "tokenizer": tokens.TOKENIZER,
-            "limit_characters": limits.characters,
-            "limit_tokens": limits.tokens,
-            "boundary": material.boundary.effective.version,
-        }
+    manifest = Manifest(
+        lines=tuple([_manifest_line(number, line) for number, line in enumerate(lines, start=1)]),
+        left_out=(*kept.left_out, *cut),
+        characters=len(text),
+        tokens=size,
+        tokenizer=tokens.TOKENIZER,
+        limit_characters=limits.characters,
+        limit_tokens=limits.tokens,
+        boundary=material.boundary.effective.version,
     )
-    return BuiltBrief(
-        brief=Brief(step_id=material.step.id, text=text, manifest=manifest, position=position),
-        facts={each.name: each.fact for each in kept.crossings if each.fact is not None},
-        packets={each.name: each.offer.packet for each in kept.crossings if each.fact is None and not each.shared},
-        shared={each.shared: each.offer.packet.payload for each in kept.crossings if each.shared},
-        reads={each.name: each.read for each in kept.crossings},
-    )
+    brief = Brief(step_id=material.step.id, text=text, manifest=manifest, position=position)
+    facts: dict[str, Fact] = {}
+    packets: dict[str, Packet] = {}
+    shared: dict[str, Payload] = {}
+    reads: dict[str, ReadOf] = {}
+    for each in kept.crossings:
+        name = each.name
+        reads[name] = each.read
+        if each.fact is not None:
+            facts[name] = each.fact
+        elif each.shared:
+            shared[each.shared] = each.offer.packet.payload
+        else:
+            packets[name] = each.offer.packet
+    return BuiltBrief(brief, facts, packets, shared, crossings, reads)
 
 
-def _size_fits(lines: Sequence[Line], limits: BriefLimits) -> bool:
-    text = "\n".join(line.text for line in lines)
+def _manifest_line(number: int, line: Line) -> ManifestLine:
+    if line.version is None:
+        return _line_of_no_field(number, line.origin, line.step, line.key)
+    return ManifestLine(line=number, origin=line.origin, step=line.step, key=line.key, version=line.version)
+
+
+@lru_cache(maxsize=4096)
+def _line_of_no_field(number: int, origin: LineOrigin, step: str | None, key: str | None) -> ManifestLine:
+    """Headings, rules and empty lines are the same in brief after brief of a step."""
+    return ManifestLine(line=number, origin=origin, step=step, key=key)
+
+
+def _text(lines: Sequence[Line]) -> str:
+    return "\n".join([line.text for line in lines])
+
+
+def _size_fits(text: str, limits: BriefLimits) -> bool:
     return len(text) <= limits.characters and tokens.estimate(text) <= limits.tokens
 
 

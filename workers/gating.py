@@ -6,7 +6,7 @@ it now. Called by briefing, for the worker line and for `show`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ from schemas.boundary import APPROVE, NO_BOUNDARY, BoundaryRecord, Ruling
 from schemas.codec import digest
 from schemas.errors import InvalidValue
 from schemas.facts import Fact, Sensitivity, Zone
-from schemas.gate import BoundaryRules, Check, Consumer, Crossing, Offer, Outcome, Reason, decide
+from schemas.gate import BoundaryRules, Check, Consumer, Crossing, Gate, Offer, Outcome, Reason
 from schemas.packets import Control, Evidence, Kind, OnFailure, Packet, fingerprint, packet_of
 from schemas.plans import Need, Step, needs_of
 from schemas.results import AgentResult, ReadOf
@@ -82,22 +82,24 @@ class Weighed:
 
 def weigh_all(step: Step, results: Mapping[str, AgentResult], versions: Mapping[str, str], boundary: Boundary) -> list[Weighed]:
     """Put before the gate all that completed inputs and shared fields offer to `step`, in the order of results, then of its reads."""
-    consumer = consumer_of(step, boundary.clearance)
     needs = needs_of(step)
-    offers = [each for result in results.values() for each in _offers(step, needs, result, versions, boundary)]
+    offers = [each for result in results.values() for each in _offers(needs, result, versions, boundary)]
     offers += [each for name in step.reads for each in _shared_offers(step, name, versions, boundary)]
+    if not offers:
+        return []
     now = boundary.now_ms if boundary.now_ms is not None else 0
+    gate = Gate(consumer_of(step, boundary.clearance), now, boundary.effective)
 
     def decided(offered: _Offered) -> Weighed:
         offer, optional, fact, shared = offered
-        return Weighed(offer, decide(offer, consumer, now_ms=now, rules=boundary.effective), optional, fact, shared)
+        return Weighed(offer, gate.decide(offer), optional, fact, shared)
 
     weighed = [decided(each) for each in offers]
     if not all(map(_is_of_the_house, weighed)):
         confirmed = _confirmed_by_the_house(weighed)
         weighed = [_with_confirmation(each, confirmed, decided) for each in weighed]
     ruling = ruling_for(step, boundary, weighed)
-    return [_let_through(each, ruling) for each in weighed]
+    return weighed if ruling is None else [_let_through(each, ruling) for each in weighed]
 
 
 def consumer_of(step: Step, clearance: Sensitivity) -> Consumer:
@@ -127,10 +129,10 @@ def ruling_for(step: Step, boundary: Boundary, weighed: list[Weighed]) -> Ruling
 _NEVER_BY_RULING = frozenset({Reason.RETRACTED, Reason.CONTESTED, Reason.SCHEMA, Reason.UNREADABLE_ARTIFACT, Reason.NOT_NEEDED})
 
 
-def _let_through(weighed: Weighed, ruling: Ruling | None) -> Weighed:
+def _let_through(weighed: Weighed, ruling: Ruling) -> Weighed:
     """A person may let a blocked value cross; not one that was withdrawn, is contested or cannot be read."""
     crossing = weighed.crossing
-    if ruling is None or ruling.choice != APPROVE or crossing.reason is None or crossing.reason in _NEVER_BY_RULING:
+    if ruling.choice != APPROVE or crossing.reason is None or crossing.reason in _NEVER_BY_RULING:
         return weighed
     check = Check(name="person", value=f"{ruling.by or 'a person'} approved: {ruling.reason or 'no reason given'}", passed=True)
     outcome = Outcome.REFERENCE if weighed.offer.artifact else Outcome.PASS
@@ -141,14 +143,13 @@ def _let_through(weighed: Weighed, ruling: Ruling | None) -> Weighed:
 _Offered = tuple[Offer, bool, Fact | None, str]
 
 
-def _offers(
-    step: Step, needs: tuple[Need, ...], result: AgentResult, versions: Mapping[str, str], boundary: Boundary
-) -> Iterator[_Offered]:
+def _offers(needs: Iterable[Need], result: AgentResult, versions: Mapping[str, str], boundary: Boundary) -> Iterator[_Offered]:
     """What one completed step offers: its facts, then its judgements."""
     version = versions.get(fields.result(result.step_id), "")
     declared = {fact.key: fact for fact in result.facts}
+    needs = [need for need in needs if need.step == result.step_id]
     for packet in (*map(packet_of, result.facts), *result.packets):
-        matching = [need for need in needs if need.step == result.step_id and need.key in ("*", packet.key)]
+        matching = [need for need in needs if need.key in ("*", packet.key)]
         fact = declared.get(packet.key) if packet.kind is Kind.FACT else None
         artifact = fact.artifact.id if fact is not None and fact.artifact is not None else ""
         offer = Offer(

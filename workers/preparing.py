@@ -49,26 +49,22 @@ async def gather(board: Blackboard, step_id: str, have: Snapshot, position: int)
         Unavailable: the board is not there.
         ProtocolViolation: the board has no such step or request.
     """
-    stored = dict(have.fields)
-    known = set(have.asked)
-    while True:
-        missing = [name for name in material_fields(step_id, stored) if name not in known]
-        if not missing:
-            break
+    stored, known = have.fields, have.asked
+    while missing := [name for name in material_fields(step_id, stored) if name not in known]:
         snapshot = await board.read(have.request_id, missing)
-        stored.update(snapshot.fields)
-        known.update(missing)
+        stored, known = {**stored, **snapshot.fields}, known.union(missing)
     return material_of(step_id, stored, position, now_ms=have.now_ms)
 
 
 def material_fields(step_id: str, stored: Mapping[str, Stored]) -> tuple[str, ...]:
     """Return the fields that a step's brief is built from, as far as they can be named from what was read so far."""
     request, definition = stored.get(fields.REQUEST), stored.get(fields.definition(step_id))
+    step = None if definition is None else _definition(definition.value)
     return fields.of_brief(
         step_id,
-        () if definition is None else inputs_of(_definition(definition.value)),
+        () if step is None else inputs_of(step),
         () if request is None else _request(request.value).constraints,
-        () if definition is None else _definition(definition.value).reads,
+        () if step is None else step.reads,
     )
 
 
@@ -156,6 +152,8 @@ def brief_of(material: Material, *, attempt: int, team: Team, unreadable: Collec
 
 def _empty(material: Material, built: BuiltBrief) -> dict[str, str]:
     """The shared fields that the step reads and that have no value, with their versions; one that the gate stopped has."""
+    if not material.step.reads:
+        return {}
     offered = {fields.shared(each.need.partition(".")[2]) for each in built.crossings if each.need.startswith(f"{SHARED_STEP}.")}
     unset = [name for name in material.step.reads if fields.shared(name) not in offered]
     return {name: material.versions.get(fields.shared(name), ABSENT) for name in unset}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from schemas import fields
@@ -79,27 +80,18 @@ class Material:
         yield from (f"{each.offer.packet.unit or ''} {each.offer.packet.basis or ''}" for each in self.crossings)
 
 
+_BLANK = Line("", LineOrigin.HEADING)
+
+
 def write(material: Material) -> tuple[list[Line], tuple[LeftOut, ...]]:
     """Write the sections in their order, one blank line between; return the lines, and what was cut out of prose."""
     prose = {step: _summary(material, step) for step in material.summaries}
     prose |= {each.name: _compressed(material, each) for each in material.crossings if each.crossing.outcome is Outcome.COMPRESS}
-    sections: tuple[Callable[[Material, Mapping[str, Compressed]], list[Line]], ...] = (
-        _request_lines,
-        _constraint_lines,
-        _fact_lines,
-        _judgement_lines,
-        _shared_lines,
-        _gap_lines,
-        _summary_lines,
-        _task_lines,
-        _rule_lines(lambda phrases: phrases.scope_rule, "scope"),
-        _rule_lines(lambda phrases: phrases.style_rule, "style"),
-    )
     lines: list[Line] = []
-    for section in sections:
+    for section in _SECTIONS:
         written = section(material, prose)
         if written and lines:
-            lines.append(Line("", LineOrigin.HEADING))
+            lines.append(_BLANK)
         lines += written
     cut_out = (
         LeftOut(step=name.partition(".")[0], key=name.partition(".")[2] or "summary", reason=f"prose_cut: {_told(each)}")
@@ -126,18 +118,21 @@ def _constraint_lines(material: Material, _: Mapping[str, Compressed]) -> list[L
 
 
 def _fact_lines(material: Material, _: Mapping[str, Compressed]) -> list[Line]:
+    if not material.crossings:
+        return []
     written: list[Line] = []
     for definition in material.inputs:
         facts = [each.fact for each in material.crossings if each.step == definition.id and each.fact is not None]
         if not facts:
             continue
-        times = {_observed(each, material.phrases) for each in facts}
+        observed = {time: _observed(time, material.phrases) for time in {each.provenance.observed_at for each in facts}}
+        times = set(observed.values())
         shared = times.pop() if len(times) == 1 else ""  # one run looks everything up at one time, as a rule
         heading = material.phrases.from_step.format(title=one_line(definition.title), observed=shared)
         written.append(Line(heading, LineOrigin.HEADING, step=definition.id))
         version = material.version(fields.result(definition.id))
         for each in facts:
-            text = _fact_text(each, material.phrases, "" if shared else _observed(each, material.phrases))
+            text = _fact_text(each, material.phrases, "" if shared else observed[each.provenance.observed_at])
             written.append(Line(text, LineOrigin.FACT, step=definition.id, key=each.key, version=version))
     return [Line(material.phrases.facts, LineOrigin.HEADING), *written] if written else []
 
@@ -158,6 +153,8 @@ def _reference(fact: Fact, phrases: Phrases) -> str:
 
 
 def _judgement_lines(material: Material, prose: Mapping[str, Compressed]) -> list[Line]:
+    if not material.crossings:
+        return []
     written: list[Line] = []
     for definition in material.inputs:
         judged = [each for each in material.crossings if each.step == definition.id and each.fact is None and not each.shared]
@@ -184,6 +181,8 @@ def _judgement_text(packet: Packet, value: object, phrases: Phrases) -> str:
 
 
 def _shared_lines(material: Material, _: Mapping[str, Compressed]) -> list[Line]:
+    if not material.step.reads:
+        return []
     written: list[Line] = []
     for each in (each for each in material.crossings if each.shared):
         card, record = material.boundary.cards[each.shared], material.boundary.shared[each.shared]
@@ -276,6 +275,8 @@ def _compressed(material: Material, each: Weighed) -> Compressed:
 
 
 def _summary_lines(material: Material, prose: Mapping[str, Compressed]) -> list[Line]:
+    if not material.summaries:
+        return []
     written: list[Line] = []
     for definition in material.inputs:
         if definition.id in material.summaries and prose[definition.id].text:
@@ -290,15 +291,45 @@ def _summary_lines(material: Material, prose: Mapping[str, Compressed]) -> list[
 def _task_lines(material: Material, _: Mapping[str, Compressed]) -> list[Line]:
     step = material.step
     version = material.version(fields.definition(step.id))
-    task = step.task.strip()
-    if step.out_of_scope.strip():
-        task += "\n" + material.phrases.out_of_scope.format(text=step.out_of_scope.strip())
-    written = [Line(_no_heading(line), LineOrigin.TASK, step=step.id, version=version) for line in lines_of(task)]
+    texts = _task_texts(step.task, step.out_of_scope, material.phrases.out_of_scope)
+    written = [Line(text, LineOrigin.TASK, step.id, None, version) for text in texts]
     return [Line(material.phrases.task, LineOrigin.HEADING), *written]
 
 
-def _rule_lines(rule: Callable[[Phrases], Sequence[str]], name: str) -> Callable[[Material, Mapping[str, Compressed]], list[Line]]:
-    return lambda material, _: [Line(line, LineOrigin.RULE, key=name) for line in rule(material.phrases)]
+@lru_cache(maxsize=1024)
+def _task_texts(task: str, out_of_scope: str, phrase: str) -> tuple[str, ...]:
+    """The requests of a team share their tasks."""
+    said = task.strip()
+    if out_of_scope.strip():
+        said += "\n" + phrase.format(text=out_of_scope.strip())
+    return tuple(map(_no_heading, lines_of(said)))
+
+
+def _scope_lines(material: Material, _: Mapping[str, Compressed]) -> Sequence[Line]:
+    return _rule_lines(material.phrases.scope_rule, "scope")
+
+
+def _style_lines(material: Material, _: Mapping[str, Compressed]) -> Sequence[Line]:
+    return _rule_lines(material.phrases.style_rule, "style")
+
+
+@lru_cache(maxsize=64)
+def _rule_lines(rule: tuple[str, ...], name: str) -> tuple[Line, ...]:
+    return tuple(Line(line, LineOrigin.RULE, key=name) for line in rule)
+
+
+_SECTIONS: tuple[Callable[[Material, Mapping[str, Compressed]], Sequence[Line]], ...] = (
+    _request_lines,
+    _constraint_lines,
+    _fact_lines,
+    _judgement_lines,
+    _shared_lines,
+    _gap_lines,
+    _summary_lines,
+    _task_lines,
+    _scope_lines,
+    _style_lines,
+)
 
 
 def _no_heading(line: str) -> str:
@@ -325,8 +356,7 @@ def _bracketed(said: Sequence[str], phrases: Phrases) -> str:
     return f"（{'；'.join(said)}）" if phrases.language == "zh" else f" ({'; '.join(said)})"
 
 
-def _observed(fact: Fact, phrases: Phrases) -> str:
-    time = fact.provenance.observed_at
+def _observed(time: datetime | None, phrases: Phrases) -> str:
     return "" if time is None else phrases.observed.format(time=_time(time))
 
 

@@ -69,21 +69,21 @@ async def claim(board: Blackboard, task: Task, *, writer: str, lease_ms: int) ->
         Unavailable: the board is not there.
     """
     over_limit = task.record.attempt >= task.record.max_attempts
-    write = _failing(task, writer) if over_limit else _taking(task, writer, lease_ms)
+    record, write = _failing(task, writer) if over_limit else _taking(task, writer, lease_ms)
     if over_limit:
         await board.dead_add(DeadEntry(task.request_id, task.step_id, task.epoch))
     outcome = await board.write(task.request_id, write)
-    return _read(task, write, outcome, over_limit=over_limit)
+    return _read(task, record, outcome)
 
 
-def _taking(task: Task, writer: str, lease_ms: int) -> Write:
+def _taking(task: Task, writer: str, lease_ms: int) -> tuple[StepRecord, Write]:
     name = fields.step(task.step_id)
     check_step_transition(task.record.state, StepState.RUNNING, Role.WORKER)
     taken = task.record.model_copy(
         update={"state": StepState.RUNNING, "attempt": task.record.attempt + 1, "not_before_ms": 0, "worker": writer}
     )
     wait = task.record.not_before_ms if task.record.state is StepState.PENDING else 0
-    return Write(
+    return taken, Write(
         role=Role.WORKER,
         writer=writer,
         operation_id=new_id(),
@@ -94,18 +94,18 @@ def _taking(task: Task, writer: str, lease_ms: int) -> Write:
         lease=Lease(task.step_id, lease_ms),
         unheld=(task.step_id,),
         after=After(name, wait) if wait else None,
-        returning=(name, fields.STATUS, *(field for field in task.fields if field not in (name, fields.STATUS))),
+        returning=tuple(dict.fromkeys((name, fields.STATUS, *task.fields))),
     )
 
 
-def _failing(task: Task, writer: str) -> Write:
+def _failing(task: Task, writer: str) -> tuple[StepRecord, Write]:
     name = fields.step(task.step_id)
     check_step_transition(task.record.state, StepState.FAILED, Role.WORKER)
     last = task.record.failure
     said = f"; the last error: {last.code}: {last.description}" if last else ""
     failure = Failure(code=FailureCode.ATTEMPTS_EXHAUSTED, description=f"none of {task.record.max_attempts} attempts was finished{said}")
     failed = task.record.model_copy(update={"state": StepState.FAILED, "failure": failure, "not_before_ms": 0})
-    return Write(
+    return failed, Write(
         role=Role.WORKER,
         writer=writer,
         operation_id=new_id(),
@@ -118,14 +118,14 @@ def _failing(task: Task, writer: str) -> Write:
     )
 
 
-def _read(task: Task, write: Write, outcome: Outcome, *, over_limit: bool) -> Claim:
+def _read(task: Task, record: StepRecord, outcome: Outcome) -> Claim:
     name = fields.step(task.step_id)
     snapshot = outcome.returned
     match outcome:
-        case Written() if over_limit:
-            return Finished(StepRecord.from_json(write.put[name]), outcome.versions[name])
+        case Written() if record.state.over:
+            return Finished(record, outcome.versions[name])
         case Written():
-            return Claimed(StepRecord.from_json(write.put[name]), outcome.versions[name], outcome.position, snapshot)
+            return Claimed(record, outcome.versions[name], outcome.position, snapshot)
         case Held():
             return LookLater(max(0, outcome.until_ms - snapshot.now_ms))
         case Conflict():

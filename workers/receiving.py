@@ -39,8 +39,8 @@ def task_of(bell: AgentMessage, agent: str) -> Task:
         raise ProtocolViolation(f"a {bell.type} without a task does not belong to the queue of an agent")
     if bell.sender != ORCHESTRATOR or bell.recipient != agent:
         raise ProtocolViolation(f"a task of {bell.sender!r} for {bell.recipient!r} came to agent {agent!r}")
-    needed = {fields.step(bell.step_id), fields.STATUS}
-    if not needed <= bell.seen.keys() or bell.task.record.agent != agent or bell.task.record.epoch != bell.epoch:
+    told = fields.step(bell.step_id) in bell.seen and fields.STATUS in bell.seen
+    if not told or bell.task.record.agent != agent or bell.task.record.epoch != bell.epoch:
         raise ProtocolViolation(f"the task for step {bell.step_id!r} does not say which state of it was seen")
     return Task(
         request_id=bell.request_id,

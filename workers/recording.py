@@ -202,12 +202,12 @@ def result_bell(request_id: str, step_id: str, record: StepRecord, version: str,
 
 async def _persist(call: Callable[[], Awaitable[_T]]) -> _T:
     """Call until the server answers. The usual case, a first call that is answered, needs no machinery."""
-
-    async def once_more() -> _T:
-        return await call()
-
     try:
         return await call()
     except Unavailable:
+
+        async def once_more() -> _T:
+            return await call()
+
         again = AsyncRetrying(retry=retry_if_exception_type(Unavailable), wait=wait_random_exponential(multiplier=0.2, max=5), reraise=True)
         return await again(once_more)

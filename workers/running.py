@@ -7,8 +7,8 @@ and nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -91,12 +91,18 @@ async def run_agent(agent: Agent, brief: AgentBrief, *, renew: Renew, renew_seco
     `renew` prolongs the lease and says whether the step is still ours; it is called every `renew_seconds`. `interrupt` is
     set when the process has no time left.
     """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     run = asyncio.create_task(_caught(agent, brief), name=f"{AGENT_TASK}{agent.name}")
     try:
-        async with kept(renew, renew_seconds) as lost:
+        await asyncio.sleep(0)
+        if run.done():  # it waited for nothing, so there is nothing to guard
+            return run.result()
+        async with kept(renew, renew_seconds, since=began) as lost:
             with interrupt.heard() as interrupted:
                 ends: set[asyncio.Future[Any]] = {run, lost, interrupted}
-                await asyncio.wait(ends, timeout=brief.step.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+                left = brief.step.timeout_seconds - (loop.time() - began)
+                await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if run.done():
                     return run.result()
                 await _stop(run, agent.name)
@@ -109,29 +115,36 @@ async def run_agent(agent: Agent, brief: AgentBrief, *, renew: Renew, renew_seco
         run.cancel()
 
 
-@asynccontextmanager
-async def kept(renew: Renew, renew_seconds: float) -> AsyncIterator[asyncio.Future[None]]:
+class kept:
     """Keep the lease for as long as the block takes; the future is done once the step is not ours any more.
 
     Also around the write that ends an attempt: a board that refuses it for want of memory still prolongs leases. Without
-    that the step would be taken over, and the work done again, while its result is held.
+    that the step would be taken over, and the work done again, while its result is held. `since`, by the loop's clock, is when
+    it was renewed last, where that is not now.
     """
-    loop = asyncio.get_running_loop()
-    lost: asyncio.Future[None] = loop.create_future()
-    renewing: list[asyncio.Task[None]] = []
 
-    def begin() -> None:
-        renewing.append(asyncio.create_task(_renew_until_lost(renew, renew_seconds, lost), name="lease"))
+    def __init__(self, renew: Renew, renew_seconds: float, *, since: float | None = None) -> None:
+        self._renew = renew
+        self._renew_seconds = renew_seconds
+        self._since = since
+        self._renewing: asyncio.Task[None] | None = None
 
-    timer = loop.call_later(renew_seconds, begin)  # no task where the block takes less
-    try:
-        yield lost
-    finally:
-        timer.cancel()
-        lost.cancel()
-        for task in renewing:
-            task.cancel()
-            await asyncio.wait({task})
+    async def __aenter__(self) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        self._lost: asyncio.Future[None] = loop.create_future()
+        since = loop.time() if self._since is None else self._since
+        self._timer = loop.call_at(since + self._renew_seconds, self._begin)  # no task where the block takes less
+        return self._lost
+
+    async def __aexit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._lost.cancel()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait({self._renewing})
+
+    def _begin(self) -> None:
+        self._renewing = asyncio.create_task(_renew_until_lost(self._renew, self._renew_seconds, self._lost), name="lease")
 
 
 async def _caught(agent: Agent, brief: AgentBrief) -> Ran:

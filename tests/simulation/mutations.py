@@ -132,8 +132,9 @@ def no_fence() -> Any:
 def _claim_changed(change: Callable[[Write], Write]) -> Any:
     original = claiming._taking
 
-    def mutated(task: Task, writer: str, lease_ms: int) -> Write:
-        return change(original(task, writer, lease_ms))
+    def mutated(task: Task, writer: str, lease_ms: int) -> tuple[StepRecord, Write]:
+        record, write = original(task, writer, lease_ms)
+        return record, change(write)
 
     return patch.object(claiming, "_taking", mutated)
 

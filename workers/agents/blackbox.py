@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from schemas.agents import AgentCard
@@ -19,6 +20,8 @@ from schemas.limits import MAX_SUMMARY_CHARACTERS
 from schemas.results import AgentResult, FailureCode, ResultStatus
 from workers.agents.agent import AgentBrief, AgentVersions
 from workers.agents.tools import in_thread
+
+_UNKNOWN = AgentVersions()
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,15 @@ class BlackBox:
         if not callable(self._callable):
             raise InvalidTeam("a black box needs a function, or an object with run(brief)", path=f"agents.{self.name}")
 
-    @property
+    @cached_property
     def _callable(self) -> Callable[[AgentBrief], Any]:
         run = getattr(self.function, "run", None)
         found: Callable[[AgentBrief], Any] = run if callable(run) else self.function
         return found
+
+    @cached_property
+    def _waits(self) -> bool:
+        return inspect.iscoroutinefunction(self._callable)
 
     @property
     def card(self) -> AgentCard:
@@ -60,7 +67,7 @@ class BlackBox:
     @property
     def versions(self) -> AgentVersions:
         """Nothing is known of what is inside."""
-        return AgentVersions()
+        return _UNKNOWN
 
     async def run(self, brief: AgentBrief) -> AgentResult:
         """Call the function once.
@@ -69,7 +76,7 @@ class BlackBox:
             AgentFailed: `BAD_RESULT` for anything but a text or a result, or for facts that were not declared.
         """
         function = self._callable
-        if inspect.iscoroutinefunction(function):
+        if self._waits:
             returned = await function(brief)
         else:
             returned = await in_thread(lambda: function(brief), f"agent {self.name}")

@@ -96,7 +96,7 @@ class BoundaryRules(Frozen):
     @property
     def version(self) -> str:
         """The given name, with a short hash of the rules."""
-        hashed = _hash_of(self.to_json())
+        hashed = _hash_of(self)
         return f"{self.named}-{hashed}" if self.named else hashed
 
     def least_confidence(self, may: May) -> float:
@@ -105,9 +105,9 @@ class BoundaryRules(Frozen):
 
 
 @lru_cache(maxsize=256)
-def _hash_of(rules: bytes) -> str:
+def _hash_of(rules: BoundaryRules) -> str:
     """Every brief names the rules that it was built by, and few requests have any of their own."""
-    return digest(BoundaryRules.from_json(rules).model_dump(mode="json"))
+    return digest(rules.model_dump(mode="json"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +188,7 @@ class Crossing(Frozen):
         return self.model_dump(mode="json", exclude={"checks"}, exclude_none=True, exclude_defaults=True)
 
 
+_NOTHING_TO_RELY_ON = frozenset(kind for kind in Kind if admission(kind) in (Admission.DESK, Admission.GAP, Admission.STALE))
 _RANK = {Sensitivity.PUBLIC: 0, Sensitivity.INTERNAL: 1, Sensitivity.RESTRICTED: 2}
 
 
@@ -314,7 +315,7 @@ def _trust(offer: Offer, consumer: Consumer, rules: BoundaryRules) -> Check:
             return _check("trust", "external alone", False, Reason.UNTRUSTED)
         if packet.kind in (Kind.FINDING, Kind.SUGGESTION):
             return _check("trust", f"a {packet.kind}, not confirmed", False, Reason.UNTRUSTED)
-    if admission(packet.kind) in (Admission.DESK, Admission.GAP, Admission.STALE):
+    if packet.kind in _NOTHING_TO_RELY_ON:
         return _check("trust", f"a {packet.kind} is nothing to rely on", False, Reason.UNTRUSTED)
     return _check("trust", f"{packet.kind}, {zone}{', confirmed' if offer.confirmed else ''}", True)
 

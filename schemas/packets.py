@@ -189,6 +189,7 @@ def packet_of(fact: Fact, *, policy_version: str = "") -> Packet:
             sensitivity=fact.sensitivity,
             allowed_use=fact.allowed_use,
             forbidden_use=fact.forbidden_use,
+            seen={},  # a default that can be changed would be copied each time, at a fifth of the cost of all this
         ),
     )
 

@@ -110,10 +110,12 @@ def _failure(result: AgentResult, step: Step) -> Failure | None:
         if fact.provenance.step != step.id:
             description = f"fact {fact.key!r} says that step {fact.provenance.step!r} observed it"
             return Failure(code=FailureCode.BAD_RESULT, description=description)
-    keys = [fact.key for fact in result.facts]
-    if twice := next((key for index, key in enumerate(keys) if key in keys[:index]), None):
-        return Failure(code=FailureCode.BAD_RESULT, description=f"fact {twice!r} is there twice")
-    brought = {fact.key for fact in result.facts} | {packet.key for packet in result.packets}
+    brought: set[str] = set()
+    for fact in result.facts:
+        if fact.key in brought:
+            return Failure(code=FailureCode.BAD_RESULT, description=f"fact {fact.key!r} is there twice")
+        brought.add(fact.key)
+    brought.update(packet.key for packet in result.packets)
     missing = [key for key in step.expects if key not in brought]
     if missing:
         return Failure(code=FailureCode.MISSING_OUTPUT, description=f"expected facts are missing: {', '.join(missing)}{faults_of(result)}")

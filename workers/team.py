@@ -206,6 +206,7 @@ class Team:
             tools=versions.tools,
             rules=versions.rules,
             model=versions.model,
+            reads={},  # a default that can be changed would be copied each time, at a third of the cost of all this
         )
 
     def resolve(self, text: str, given: Mapping[str, object] | None = None) -> tuple[ConstraintRecord, ...]:

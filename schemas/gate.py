@@ -7,7 +7,6 @@ and the consuming step (its declared need, its agent's clearance, what it may do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -214,7 +213,7 @@ class Gate:
     def decide(self, offer: Offer) -> Crossing:
         """Decide one crossing, as the function of that name says."""
         packet, control = offer.packet, offer.packet.control
-        checks = tuple(self._checks(offer))
+        checks = self._checks(offer)
         failed = next((each for each in checks if not each.passed), None)
         outcome, reason = (Outcome.BLOCK, failed.reason) if failed else (_by_size(offer, self._rules), None)
         origin = control.provenance.source_ref if control.provenance else ", ".join(map(str, control.evidence))
@@ -231,27 +230,40 @@ class Gate:
             checks=checks,
         )
 
-    def _checks(self, offer: Offer) -> Iterator[Check]:
+    def _checks(self, offer: Offer) -> tuple[Check, ...]:
         packet, control = offer.packet, offer.packet.control
         consumer, rules = self._consumer, self._rules
-        yield _check("need", "declared" if offer.needed else "not declared", offer.needed, Reason.NOT_NEEDED)
-        yield _check("retraction", offer.retracted or "none", not offer.retracted, Reason.RETRACTED)
-        yield _check("agreement", _agreement(offer), not offer.contested, Reason.CONTESTED)
-        yield _check("schema", "fits" if offer.fits else "does not fit", offer.fits, Reason.SCHEMA)
-        yield _check("source", _source(packet), _has_source(packet), Reason.NO_SOURCE)
-        yield _check("version", offer.version or "none", offer.current, Reason.VERSION_BEHIND)
-        yield _freshness(offer, self._now_ms)
-        cleared = _RANK[control.sensitivity] <= _RANK[consumer.clearance]
-        yield _check("clearance", f"{control.sensitivity} for {consumer.clearance}", cleared, Reason.NO_PERMISSION)
-        yield _use(packet, consumer)
-        yield _trust(offer, consumer, rules)
-        told = f"{control.confidence:g} of {self._least:g} for {consumer.may}"
-        yield _check("confidence", told, control.confidence >= self._least, Reason.LOW_CONFIDENCE)
-        if offer.artifact:
-            said = "readable" if offer.readable else "gone, or not what its hash says"
-            yield _check("artifact", said, offer.readable, Reason.UNREADABLE_ARTIFACT)
-        fits = offer.tokens <= rules.max_tokens or offer.artifact or offer.prose
-        yield _check("size", f"{offer.tokens} of {rules.max_tokens} tokens", fits, Reason.TOO_LARGE)
+        readable = "readable" if offer.readable else "gone, or not what its hash says"
+        return (
+            _check("need", "declared" if offer.needed else "not declared", offer.needed, Reason.NOT_NEEDED),
+            _check("retraction", offer.retracted or "none", not offer.retracted, Reason.RETRACTED),
+            _check("agreement", _agreement(offer), not offer.contested, Reason.CONTESTED),
+            _check("schema", "fits" if offer.fits else "does not fit", offer.fits, Reason.SCHEMA),
+            _check("source", _source(packet), _has_source(packet), Reason.NO_SOURCE),
+            _check("version", offer.version or "none", offer.current, Reason.VERSION_BEHIND),
+            _freshness(offer, self._now_ms),
+            _check(
+                "clearance",
+                f"{control.sensitivity} for {consumer.clearance}",
+                _RANK[control.sensitivity] <= _RANK[consumer.clearance],
+                Reason.NO_PERMISSION,
+            ),
+            _use(packet, consumer),
+            _trust(offer, consumer, rules),
+            _check(
+                "confidence",
+                f"{control.confidence:g} of {self._least:g} for {consumer.may}",
+                control.confidence >= self._least,
+                Reason.LOW_CONFIDENCE,
+            ),
+            *((_check("artifact", readable, offer.readable, Reason.UNREADABLE_ARTIFACT),) if offer.artifact else ()),
+            _check(
+                "size",
+                f"{offer.tokens} of {rules.max_tokens} tokens",
+                offer.tokens <= rules.max_tokens or offer.artifact or offer.prose,
+                Reason.TOO_LARGE,
+            ),
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -215,7 +215,7 @@ def _fit(material: Material, position: int, limits: BriefLimits, crossings: tupl
             f"the limits are {limits.characters:,} and {limits.tokens:,}",
         )
     manifest = Manifest(
-        lines=tuple([_manifest_line(number, line) for number, line in enumerate(lines, start=1)]),
+        lines=_manifest_lines(lines),
         left_out=(*kept.left_out, *cut),
         characters=len(text),
         tokens=size,
@@ -241,10 +241,15 @@ def _fit(material: Material, position: int, limits: BriefLimits, crossings: tupl
     return BuiltBrief(brief, facts, packets, shared, crossings, reads)
 
 
-def _manifest_line(number: int, line: Line) -> ManifestLine:
-    if line.version is None:
-        return _line_of_no_field(number, line.origin, line.step, line.key)
-    return ManifestLine(line=number, origin=line.origin, step=line.step, key=line.key, version=line.version)
+def _manifest_lines(lines: Iterable[Line]) -> tuple[ManifestLine, ...]:
+    return tuple(
+        [
+            _line_of_no_field(number, origin, step, key)
+            if version is None
+            else ManifestLine(line=number, origin=origin, step=step, key=key, version=version)
+            for number, (_, origin, step, key, version) in enumerate(lines, start=1)
+        ]
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -26,13 +26,12 @@ local COUNTER = ''
 local ABSENT = '0'
 local CHUNK = 4000 -- Lua unpacks less than 8000 values at once
 
+-- A write's arguments, as `ops.blackboard.replies` packs them: these, then the lists of `lists_of`.
+local OPERATION, ROLE, WRITER, CAUSE, LABELS, SUFFIX, HEARD, CALM, GRACE, EXPIRE = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local LEASE_STEP, LEASE_MS, AFTER_FIELD, AFTER_MS, EXPECTS, PUTS, RETURNS = 11, 12, 13, 14, 15, 16, 17
+
 local STEP, RESULT = 'step/', 'result/'
 local NAMES = { 'values', 'meta', 'leases', 'operations', 'events' }
-local OWNERS = {
-  ['request'] = 'producer', ['card'] = 'producer', ['constraint/'] = 'producer',
-  ['plan'] = 'orchestrator', ['plan/'] = 'orchestrator', ['answer'] = 'orchestrator',
-  ['boundary'] = 'orchestrator', ['absorbed'] = 'orchestrator',
-}
 
 local function whole(number) return string.format('%.0f', number) end
 
@@ -43,12 +42,19 @@ end
 
 local function now_ms() return math.floor(now_us() / 1000) end
 
-local function hmget(key, names)
-  if #names == 0 then return {} end
-  if #names <= CHUNK then return redis.call('HMGET', key, unpack(names)) end
+-- The time in ms as digits, put together from digits: to format a number of that size costs more than to ask for the time.
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] .. string.sub('00000' .. time[2], -6, -4)
+end
+
+-- The fields whose names stand in a list from `first` to `last`.
+local function hmget(key, names, first, last)
+  if first > last then return {} end
+  if last - first < CHUNK then return redis.call('HMGET', key, unpack(names, first, last)) end
   local all = {}
-  for first = 1, #names, CHUNK do
-    for _, value in ipairs(redis.call('HMGET', key, unpack(names, first, math.min(first + CHUNK - 1, #names)))) do
+  for from = first, last, CHUNK do
+    for _, value in ipairs(redis.call('HMGET', key, unpack(names, from, math.min(from + CHUNK - 1, last)))) do
       all[#all + 1] = value
     end
   end
@@ -77,12 +83,15 @@ local function prefix_of(named)
 end
 
 -- The first of these fields whose step is of an agent that this user does not work for.
-local function of_another_agent(prefix, keys, names)
-  for _, name in ipairs(names) do
+local function of_another_agent(prefix, keys, names, first, last)
+  local own
+  for index = first, last do
+    local name = names[index]
     local step = string.match(name, '^step/(.*)$') or string.match(name, '^result/(.*)$')
-    if step then
+    if step and step ~= own then
       local definition = redis.call('HGET', keys[VALUES], 'plan/' .. step)
       if not definition or not may(prefix, 'agent:' .. cjson.decode(definition).agent) then return name end
+      own = step
     end
   end
 end
@@ -96,203 +105,238 @@ local function lease_of(record)
   return tonumber(ends), version
 end
 
--- What every answer begins with: kind, clock, last position, then values, metas and leases (of the steps) of `names`.
-local function answer(kind, keys, names, now)
-  local steps = {}
-  for _, name in ipairs(names) do
-    if string.sub(name, 1, #STEP) == STEP then steps[#steps + 1] = string.sub(name, #STEP + 1) end
+-- One look at all that a decision and its answer need of the fields that `names` has after `before`: the metas of all, the
+-- values of those up to `returned`, the leases of the steps among these and of those after `unheld`, which are all steps.
+local function look(keys, names, before, returned, unheld)
+  local last, steps, shown = #names, {}, 0
+  for index = before + 1, returned do
+    local name = names[index]
+    if string.sub(name, 1, #STEP) == STEP then
+      shown = shown + 1
+      steps[shown] = string.sub(name, #STEP + 1)
+    end
   end
-  local position = tonumber(redis.call('HGET', keys[META], COUNTER) or 0)
-  return { kind, now, position, hmget(keys[VALUES], names), hmget(keys[META], names), hmget(keys[LEASES], steps) }
+  for index = unheld + 1, last do steps[shown + index - unheld] = string.sub(names[index], #STEP + 1) end
+  names[last + 1] = COUNTER
+  local metas = hmget(keys[META], names, before + 1, last + 1)
+  return {
+    position = tonumber(metas[last + 1 - before] or 0),
+    values = hmget(keys[VALUES], names, before + 1, returned), metas = metas, returned = returned - before,
+    leases = hmget(keys[LEASES], steps, 1, #steps), steps = steps, shown = shown,
+  }
 end
 
-local function with(reply, ...)
-  for _, item in ipairs({ ... }) do reply[#reply + 1] = item end
-  return reply
+-- What every answer begins with: kind, clock, last position, then values, metas and leases (of the steps) of what is returned.
+local function answer(kind, now, seen, ...)
+  -- Redis ends a list at its first nil: what was looked at for the decision alone is not sent.
+  seen.metas[seen.returned + 1], seen.leases[seen.shown + 1] = nil, nil
+  return { kind, now, seen.position, seen.values, seen.metas, seen.leases, ... }
 end
 
-local function read(keys, names) return answer('read', keys, names, now_ms()) end
+local function read(keys, names) return answer('read', tonumber(clock()), look(keys, names, 0, #names, #names)) end
 
 -- The stored outcome of an operation is its event.
-local function replayed(keys, write, position)
+local function replayed(keys, now, seen, position)
   local id = position .. '-0'
   local event = redis.call('XRANGE', keys[EVENTS], id, id)[1][2]
   local names = {}
   for index = 15, #event, 2 do names[#names + 1] = event[index] end
-  return with(answer('replayed', keys, write.returning, write.now), tonumber(position), tonumber(event[2]), event[14], names)
+  return answer('replayed', now, seen, tonumber(position), tonumber(event[2]), event[14], names)
 end
 
-local function list(args, from, count)
-  local items = {}
-  for index = from, from + count - 1 do items[#items + 1] = args[index] end
-  return items, from + count
-end
-
--- The arguments as `ops.blackboard.redis` packs them.
-local function unpacked(args)
-  local write = {
-    operation = args[1], role = args[2], writer = args[3], cause = args[4], labels = args[5], suffix = args[6],
-    heard = tonumber(args[7]), calm = tonumber(args[8]), grace = tonumber(args[9]),
-    expire = tonumber(args[10]), lease_step = args[11], lease_ms = tonumber(args[12]),
-    after_field = args[13], after_ms = tonumber(args[14]), now = now_ms(), expected = {},
+-- After which argument each list of a write begins: the versions of `expect` and the values of `put`, then the names of all;
+-- those of `unheld` are fields too.
+local function lists_of(args)
+  local expected, puts = tonumber(args[EXPECTS]), tonumber(args[PUTS])
+  local returning = RETURNS + expected + puts
+  local expect = returning + tonumber(args[RETURNS])
+  local put = expect + expected
+  return {
+    versions = RETURNS, values = RETURNS + expected,
+    returning = returning, expect = expect, put = put, unheld = put + puts, last = #args,
   }
-  local next = 19
-  write.expect, next = list(args, next, tonumber(args[15]))
-  write.versions, next = list(args, next, tonumber(args[15]))
-  write.put, next = list(args, next, tonumber(args[16]))
-  write.values, next = list(args, next, tonumber(args[16]))
-  write.unheld, next = list(args, next, tonumber(args[17]))
-  write.returning, next = list(args, next, tonumber(args[18]))
-  for _, name in ipairs(write.expect) do
-    write.expected[name] = true
-    write.fenced = write.fenced or string.sub(name, 1, #STEP) == STEP
-  end
-  return write
 end
 
-local function conflict(keys, write)
-  for index, meta in ipairs(hmget(keys[META], write.expect)) do
-    local actual = version_of(meta)
-    if actual ~= write.versions[index] then
-      return with(answer('conflict', keys, write.returning, write.now), write.expect[index], write.versions[index], actual)
+local function conflict(args, lists, now, seen)
+  local metas, returning, versions = seen.metas, lists.returning, lists.versions - lists.expect
+  for index = lists.expect + 1, lists.put do
+    local actual = version_of(metas[index - returning])
+    if actual ~= args[index + versions] then return answer('conflict', now, seen, args[index], args[index + versions], actual) end
+  end
+end
+
+-- Most writes expect few fields: a look at each is cheaper than a table of them.
+local function expects(args, lists, name)
+  for index = lists.expect + 1, lists.put do
+    if args[index] == name then return true end
+  end
+end
+
+-- Who may put a field of a namespace, and when.
+local function always() return true end
+local function while_absent(_, _, _, absent) return absent end
+local function if_expected(args, lists, name) return expects(args, lists, name) end
+local function if_fenced(args, lists, name) return expects(args, lists, STEP .. string.sub(name, #RESULT + 1)) end
+local function once_if_fenced(args, lists, name, absent) return absent and if_fenced(args, lists, name) end
+local function if_a_step_is(args, lists)
+  for index = lists.expect + 1, lists.put do
+    if string.sub(args[index], 1, #STEP) == STEP then return true end
+  end
+end
+
+local OWNERS = {
+  ['request'] = { producer = while_absent }, ['card'] = { producer = while_absent }, ['constraint/'] = { producer = while_absent },
+  ['plan'] = { orchestrator = always }, ['plan/'] = { orchestrator = always }, ['answer'] = { orchestrator = always },
+  ['boundary'] = { orchestrator = always }, ['absorbed'] = { orchestrator = always },
+  ['status'] = { orchestrator = always, producer = while_absent },
+  ['session'] = { producer = if_expected },
+  ['step/'] = { orchestrator = always, worker = if_expected },
+  ['result/'] = { orchestrator = once_if_fenced, worker = if_fenced },
+  ['field/'] = { orchestrator = always, worker = if_a_step_is, producer = while_absent },
+}
+
+local function permitted(args, lists, name, absent)
+  local owners = OWNERS[string.match(name, '^[^/]*/') or name]
+  local may_put = owners and owners[args[ROLE]]
+  return may_put and may_put(args, lists, name, absent)
+end
+
+local function forbidden(args, lists, now, seen)
+  local metas, returning = seen.metas, lists.returning
+  for index = lists.put + 1, lists.unheld do
+    -- False is absent. Nil was not looked at, where a caller's counts are wrong, and is not absent.
+    if not permitted(args, lists, args[index], metas[index - returning] == false) then
+      return { 'forbidden', now, seen.position, {}, {}, {}, args[index] }
     end
   end
-end
-
-local function permitted(write, name, absent)
-  local namespace = string.match(name, '^[^/]*/') or name
-  if namespace == STEP then
-    return write.role == 'orchestrator' or (write.role == 'worker' and write.expected[name])
-  elseif namespace == RESULT then
-    local fenced = write.expected[STEP .. string.sub(name, #RESULT + 1)]
-    return fenced and (write.role == 'worker' or (write.role == 'orchestrator' and absent))
-  elseif namespace == 'session' then
-    return write.role == 'producer' and write.expected[name]
-  elseif namespace == 'field/' then
-    return write.role == 'orchestrator' or (write.role == 'worker' and write.fenced) or (write.role == 'producer' and absent)
-  elseif namespace == 'status' then
-    return write.role == 'orchestrator' or (write.role == 'producer' and absent)
-  elseif write.role ~= OWNERS[namespace] then
-    return false
-  elseif write.role == 'producer' then
-    return absent
-  end
-  return true
 end
 
 -- After an outage as long as a lease nobody takes over for one lease, so that holders renew first. `heard` is the time of
 -- the last answer that the caller got from this server: also a call that was sent before the outage and is read after it is caught.
-local function calm_until(write)
-  if write.heard > 0 and write.now - write.heard >= write.grace then
-    return math.max(write.calm, write.now + write.grace)
-  end
-  return write.calm
+local function calm_until(args, now)
+  local heard, calm, grace = tonumber(args[HEARD]), tonumber(args[CALM]), tonumber(args[GRACE])
+  if heard > 0 and now - heard >= grace then return math.max(calm, now + grace) end
+  return calm
 end
 
-local function held(keys, write)
-  if #write.unheld > 0 then
-    local calm, fields = calm_until(write), {}
-    for index, step in ipairs(write.unheld) do fields[index] = STEP .. step end
-    local metas = hmget(keys[META], fields)
-    for index, record in ipairs(hmget(keys[LEASES], write.unheld)) do
-      local ends, version = lease_of(record)
-      if ends and version == version_of(metas[index]) and write.now < math.max(ends, calm) then
-        return with(answer('held', keys, write.returning, write.now), write.unheld[index], math.max(ends, calm))
-      end
+local function held(args, lists, now, seen)
+  local metas, returning = seen.metas, lists.returning
+  for index = lists.unheld + 1, lists.last do
+    local ends, version = lease_of(seen.leases[seen.shown + index - lists.unheld])
+    if ends and version == version_of(metas[index - returning]) then
+      local open = math.max(ends, calm_until(args, now))
+      if now < open then return answer('held', now, seen, string.sub(args[index], #STEP + 1), open) end
     end
   end
-  if write.after_field ~= '' then
-    local at = string.match(redis.call('HGET', keys[META], write.after_field) or '', '^%d+ (%d+) ')
-    local open = (tonumber(at) or write.now) + write.after_ms
-    if write.now < open then return with(answer('held', keys, write.returning, write.now), write.after_field, open) end
+  if args[AFTER_FIELD] ~= '' then
+    local at = now
+    for index = lists.expect + 1, lists.put do
+      if args[index] == args[AFTER_FIELD] then at = tonumber(string.match(metas[index - returning] or '', '^%d+ (%d+) ')) or now end
+    end
+    local open = at + tonumber(args[AFTER_MS])
+    if now < open then return answer('held', now, seen, args[AFTER_FIELD], open) end
   end
 end
 
-local function set_expiry(keys, write, before)
-  if write.expire == 0 then
+-- A write that says nothing of it gives new keys the expiry of the others.
+local function set_expiry(keys, expire, now, before)
+  if expire == 0 then
     for index = 1, REQUEST_KEYS do redis.call('PERSIST', keys[index]) end
     return
   end
-  local at = write.expire > 0 and write.now + write.expire * 1000 or before
+  local at = expire > 0 and now + expire * 1000 or before
   if at > 0 then
-    for index = 1, REQUEST_KEYS do redis.call('PEXPIREAT', keys[index], whole(at)) end
+    at = whole(at)
+    for index = 1, REQUEST_KEYS do redis.call('PEXPIREAT', keys[index], at) end
   end
 end
 
 -- What listeners are told: the position, and which fields were put (a star where they are many), after a NUL each.
-local function hint(position, names)
-  if #names > 16 then return position .. '\0*' end
-  return #names == 0 and position or position .. '\0' .. table.concat(names, '\0')
+local function hint(position, names, before, last)
+  if last - before > 16 then return position .. '\0*' end
+  return last == before and position or position .. '\0' .. table.concat(names, '\0', before + 1, last)
 end
 
-local function store(keys, named, write, metas)
-  local position = whole(tonumber(redis.call('HGET', keys[META], COUNTER) or 0) + 1)
-  local at, expiry = whole(write.now), redis.call('PEXPIRETIME', keys[META])
-  local counts, values, records, event = {}, {}, { COUNTER, position }, {}
-  for index, name in ipairs(write.put) do
-    counts[index] = whole(tonumber(string.match(version_of(metas[index]), '^%d+')) + 1)
-    local version = counts[index] .. '.' .. write.suffix
-    values[#values + 1], values[#values + 2] = name, write.values[index]
-    records[#records + 1], records[#records + 2] = name, position .. ' ' .. at .. ' ' .. version
-    if name == STEP .. write.lease_step then write.lease_version = version end
+-- The count of the version that follows the one in a field's meta.
+local function next_count(meta)
+  local count = meta and string.match(meta, '^%d+ %d+ (%d+)') or string.match(version_of(meta), '^%d+')
+  return count == ABSENT and '1' or string.format('%d', count + 1)
+end
+
+local function store(keys, named, args, lists, at, seen)
+  local call, metas, offset = redis.call, seen.metas, lists.put - lists.returning
+  local now, number, expire = tonumber(at), seen.position + 1, tonumber(args[EXPIRE])
+  local expiry = expire < 0 and call('PEXPIRETIME', keys[META]) or 0
+  local position = string.format('%d', number)
+  local stamp, suffix, leased = position .. ' ' .. at .. ' ', '.' .. args[SUFFIX], STEP .. args[LEASE_STEP]
+  local counts, values, records, lease = {}, {}, {}, nil
+  for index = 1, lists.unheld - lists.put do
+    local name, count = args[lists.put + index], next_count(metas[offset + index])
+    counts[index] = count
+    values[2 * index - 1], values[2 * index] = name, args[lists.values + index]
+    records[2 * index - 1], records[2 * index] = name, stamp .. count .. suffix
+    if name == leased then lease = whole(now + args[LEASE_MS]) .. ' ' .. count .. suffix end
   end
   local told = table.concat(counts, ' ')
-  event = {
-    'at', at, 'role', write.role, 'writer', write.writer, 'operation', write.operation,
-    'cause', write.cause, 'labels', write.labels, 'counts', told, unpack(values),
-  }
   -- First, because it is the one that could be refused: a stream that is ahead of the counter.
-  redis.call('XADD', keys[EVENTS], position .. '-0', unpack(event))
-  if #values > 0 then redis.call('HSET', keys[VALUES], unpack(values)) end
-  redis.call('HSET', keys[META], unpack(records))
-  redis.call('HSET', keys[OPERATIONS], write.operation, position)
-  if write.lease_version then
-    redis.call('HSET', keys[LEASES], write.lease_step, whole(write.now + write.lease_ms) .. ' ' .. write.lease_version)
+  call('XADD', keys[EVENTS], position .. '-0', 'at', at, 'role', args[ROLE], 'writer', args[WRITER], 'operation', args[OPERATION],
+    'cause', args[CAUSE], 'labels', args[LABELS], 'counts', told, unpack(values))
+  if #values > 0 then call('HSET', keys[VALUES], unpack(values)) end
+  call('HSET', keys[META], COUNTER, position, unpack(records))
+  call('HSET', keys[OPERATIONS], args[OPERATION], position)
+  if lease then call('HSET', keys[LEASES], args[LEASE_STEP], lease) end
+  set_expiry(keys, expire, now, expiry)
+  call('PUBLISH', named[EVENTS], hint(position, args, lists.put, lists.unheld))
+  -- From here on what was seen is what is.
+  seen.position = number
+  for place = 1, seen.returned > 0 and #values or 0, 2 do
+    for index = 1, seen.returned do
+      if args[lists.returning + index] == values[place] then
+        seen.values[index], metas[index] = values[place + 1], records[place + 1]
+      end
+    end
   end
-  set_expiry(keys, write, expiry)
-  redis.call('PUBLISH', named[EVENTS], hint(position, write.put))
-  return with(answer('written', keys, write.returning, write.now), tonumber(position), write.now, told)
+  for index = 1, lease and seen.shown or 0 do
+    if seen.steps[index] == args[LEASE_STEP] then seen.leases[index] = lease end
+  end
+  return answer('written', now, seen, number, now, told)
 end
 
 -- Why this user may not write this, if its access list says so.
-local function refusal_of(keys, named, write)
+local function refusal_of(keys, named, args, lists)
+  if unlimited('') then return end -- a prefix of nobody's: who may use every key there is need not be asked about each
   local prefix = prefix_of(named)
   if unlimited(prefix) then return end
-  if not may(prefix, 'role:' .. write.role) then return refused('write as ' .. write.role) end
-  if write.role == 'orchestrator' then return end
+  local role, expire = args[ROLE], tonumber(args[EXPIRE])
+  if not may(prefix, 'role:' .. role) then return refused('write as ' .. role) end
+  if role == 'orchestrator' then return end
   -- A producer may say it of a session's record, which is no request and never becomes one.
-  local session = write.role == 'producer' and #write.put == 1 and write.put[1] == 'session' and write.expire > 0
+  local session = role == 'producer' and expire > 0 and lists.unheld - lists.put == 1 and args[lists.unheld] == 'session'
     and not redis.call('HGET', keys[VALUES], 'request')
-  if write.expire >= 0 and not session then return refused('say when a request expires') end
-  local other = write.role == 'worker' and of_another_agent(prefix, keys, write.put)
+  if expire >= 0 and not session then return refused('say when a request expires') end
+  local other = role == 'worker' and of_another_agent(prefix, keys, args, lists.put + 1, lists.unheld)
   if other then return refused('write ' .. other .. ': the step is of another agent') end
 end
 
 local function write(keys, args, named)
-  local wanted = unpacked(args)
-  local forbidden = refusal_of(keys, named, wanted)
-  if forbidden then return forbidden end
-  local known = redis.call('HGET', keys[OPERATIONS], wanted.operation)
-  if known then return replayed(keys, wanted, known) end
-  -- Keys of another type stop the script here, before anything is written.
-  redis.call('HLEN', keys[VALUES])
-  redis.call('HLEN', keys[LEASES])
-  redis.call('XLEN', keys[EVENTS])
-  local refusal = conflict(keys, wanted)
+  local lists = lists_of(args)
+  local refusal = refusal_of(keys, named, args, lists)
   if refusal then return refusal end
-  local metas = hmget(keys[META], wanted.put)
-  for index, name in ipairs(wanted.put) do
-    if not permitted(wanted, name, not metas[index]) then
-      return with(answer('forbidden', keys, {}, wanted.now), name)
-    end
-  end
-  return held(keys, wanted) or store(keys, named, wanted, metas)
+  local at, known = clock(), redis.call('HGET', keys[OPERATIONS], args[OPERATION])
+  local now = tonumber(at)
+  local seen = look(keys, args, lists.returning, lists.expect, lists.unheld)
+  if known then return replayed(keys, now, seen, known) end
+  -- Keys of another type stop the script before anything is written: here, or (the stream) at the first command that writes.
+  if seen.returned == 0 then redis.call('HLEN', keys[VALUES]) end
+  if #seen.steps == 0 then redis.call('HLEN', keys[LEASES]) end
+  return conflict(args, lists, now, seen) or forbidden(args, lists, now, seen) or held(args, lists, now, seen)
+    or store(keys, named, args, lists, at, seen)
 end
 
 -- KEYS: VALUES, META, LEASES. A lease that has ended is prolonged too, as long as the step still has the holder's version.
 local function renew(keys, args, named)
   local step, version, now, prefix = args[1], args[2], now_ms(), prefix_of(named)
-  if not unlimited(prefix) and (not may(prefix, 'role:worker') or of_another_agent(prefix, keys, { STEP .. step })) then
+  if not unlimited(prefix) and (not may(prefix, 'role:worker') or of_another_agent(prefix, keys, { STEP .. step }, 1, 1)) then
     return refused('hold ' .. STEP .. step)
   end
   if version == ABSENT or version_of(redis.call('HGET', keys[META], STEP .. step)) ~= version then return { now, 0 } end

@@ -12,14 +12,14 @@ from ops.blackboard.grace import Grace
 from ops.blackboard.pipelining import Argument
 from schemas.blackboard import Conflict, Event, Held, Outcome, Snapshot, Stored, Write, Written
 from schemas.errors import Unreadable
-from schemas.fields import STEP_PREFIX
+from schemas.fields import STEP_PREFIX, step
 
 _FIRST_PUT = 14
 """Where an event entry's fields and values begin, after the seven pairs that say when, who and why."""
 
 
 def write_arguments(write: Write, grace: Grace) -> list[Argument]:
-    """Return a write as the function `write` takes it."""
+    """Return a write as the function `write` takes it: names last and together, so that it can ask for them without a copy."""
     lease, after, expire = write.lease, write.after, write.expire_after_seconds
     arguments: list[Argument] = [
         write.operation_id,
@@ -38,15 +38,14 @@ def write_arguments(write: Write, grace: Grace) -> list[Argument]:
         0 if after is None else after.milliseconds,
         len(write.expect),
         len(write.put),
-        len(write.unheld),
         len(write.returning),
+        *write.expect.values(),
+        *write.put.values(),
+        *write.returning,
+        *write.expect,
+        *write.put,
     ]
-    arguments += write.expect.keys()
-    arguments += write.expect.values()
-    arguments += write.put.keys()
-    arguments += write.put.values()
-    arguments += write.unheld
-    arguments += write.returning
+    arguments += map(step, write.unheld)
     return arguments
 
 

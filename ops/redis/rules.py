@@ -16,7 +16,8 @@ from ops.users import ADMIN, Duty, User
 
 # Connecting (with the look at the server's settings), the functions, what they send, and the hints.
 LOOKING = ("ping", "info", "time", "get", "fcall_ro", "hget", "hmget", "xrange", "zrevrange", "subscribe", "unsubscribe", "cluster|slots")
-# Every command that a function may come to: Redis does not roll back what it did before one is refused.
+# Every command that a function may come to, also one of an older version beside this one (`xlen`): Redis does not roll back
+# what it did before one is refused.
 WRITING = ("fcall", "hset", "hlen", "xlen", "xadd", "pexpiretime", "pexpireat", "publish", "zadd", "zscore")
 COMMANDS: Mapping[Duty, tuple[str, ...]] = {
     Duty.PRODUCER: (*LOOKING, *WRITING, "zremrangebyrank"),

@@ -187,6 +187,11 @@ class CrashingBroker:
         async with self._points.around(f"publish:{what}"):
             await self._broker.publish(address, bell, confirm=confirm)
 
+    @property
+    def may_ring_tasks(self) -> bool:
+        """See the port."""
+        return self._broker.may_ring_tasks
+
     async def declare_agent(self, agent: str) -> int:
         """See the port."""
         async with self._points.around("declare:agent"):

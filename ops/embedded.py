@@ -23,6 +23,7 @@ from ops.client import Client
 from ops.logs import configure
 from ops.opening import Accepted
 from ops.reporting import Report
+from orchestrator.handing_on import HandingOn
 from orchestrator.orchestrator import Orchestrator
 from schemas.artifacts import ArtifactStore
 from schemas.blackboard import Blackboard
@@ -114,7 +115,14 @@ async def serving(
             start(Orchestrator(board, broker, reducers=team.reducers))
         for _ in range(workers):
             worker = Worker(
-                board, broker, team, concurrency=concurrency, lease_seconds=lease_seconds, grace_seconds=0.0, artifacts=artifacts
+                board,
+                broker,
+                team,
+                concurrency=concurrency,
+                lease_seconds=lease_seconds,
+                grace_seconds=0.0,
+                artifacts=artifacts,
+                onward=HandingOn(board, broker),
             )
             start(worker)
         for event in ready:

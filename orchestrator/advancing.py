@@ -6,6 +6,7 @@ two orchestrators, or the same bell twice, come to the same end.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -127,7 +128,7 @@ def _looked_at(view: View, outline: Outline, cause: Cause, stopper: str | None) 
 
 def _looks_at_all(view: View, outline: Outline, cause: Cause) -> bool:
     """Whether what follows can be decided on a full view only. A result of a step that changes nothing else needs its part."""
-    if not isinstance(cause, ResultCame) or cause.step_id in outline.graph.absorbing:
+    if not isinstance(cause, ResultCame) or cause.again or cause.step_id in outline.graph.absorbing:
         return True
     rechecks = cause.state is StepState.FAILED and outline.definitions[cause.step_id].on_failure is OnFailure.RECHECK
     return rechecks or cause.epoch > 0 or bool(view.version(fields.BOUNDARY) != ABSENT and view.boundary.retractions)
@@ -203,8 +204,10 @@ def _puts_of(value: bytes) -> Mapping[str, bytes]:
     """
     card = TeamCard.from_json(value)
     plans.validate(card.steps, card.agents, shared=card.fields)
-    plan = PlanRecord(steps=tuple(step.id for step in card.steps))
-    return {fields.PLAN: plan.to_json(), **_puts(card.steps)}
+    puts = _puts(card.steps)
+    definitions = [puts[fields.definition(step.id)] for step in card.steps]
+    plan = PlanRecord(steps=tuple(step.id for step in card.steps), definitions=hashlib.sha256(b"\0".join(definitions)).hexdigest()[:32])
+    return {fields.PLAN: plan.to_json(), **puts}
 
 
 def _absent(steps: tuple[Step, ...]) -> dict[str, str]:
@@ -259,7 +262,7 @@ def _rings(view: View, outline: Outline, standing: Mapping[str, Standing], cause
 
     A step whose holder is gone is claimed anew, so it waits like any other for an input that was reopened meanwhile.
     """
-    waited = outline.graph.waiters.get(cause.step_id, ()) if isinstance(cause, ResultCame) else standing
+    waited = outline.graph.waiters.get(cause.step_id, ()) if isinstance(cause, ResultCame) and not cause.again else standing
     ready = [step for step in waited if standing.get(step) is Standing.READY and not _wait_ms(view, step)]
     if isinstance(cause, Swept):
         ready += [

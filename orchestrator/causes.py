@@ -28,6 +28,8 @@ class ResultCame:
     sender: str
     recipient: str
     message_id: str = ""
+    again: bool = False
+    """Found ended by who was to run it: whatever should have come next may not have been rung, or lost its worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +135,4 @@ Cause: TypeAlias = Submitted | ResultCame | Commanded | Noticed | Swept | Contin
 def cause_of_result(bell: AgentMessage, state: StepState) -> ResultCame:
     """Read a RESULT message."""
     step = bell.step_id or ""
-    return ResultCame(step, bell.epoch, state, bell.seen.get(f"step/{step}", ""), bell.sender, bell.recipient, bell.id)
+    return ResultCame(step, bell.epoch, state, bell.seen.get(f"step/{step}", ""), bell.sender, bell.recipient, bell.id, bell.again)

@@ -132,7 +132,8 @@ class Orchestrator:
                 if bell.type in _REOPENING:
                     # It may be our own that comes back: written by a process that died before it rang or marked anything.
                     await self._board.enter(bell.request_id, 0)
-                for step, delay_ms in decision.look_at.items() if bell.type is MessageType.TASK else ():
+                # Who held a step may be gone: the message came back to somebody else.
+                for step, delay_ms in decision.look_at.items() if bell.type is MessageType.TASK or bell.again else ():
                     await self._board.enter(f"{bell.request_id}#{step}", delay_ms)
         await delivery.ack()
 

@@ -111,7 +111,7 @@ class View:
     @property
     def status(self) -> StatusRecord:
         """The request's status; asked of an existing request only."""
-        status: StatusRecord = _decoded(StatusRecord, self.stored[fields.STATUS].value)
+        status: StatusRecord = decoded(StatusRecord, self.stored[fields.STATUS].value)
         return status
 
     @property
@@ -148,7 +148,7 @@ class View:
         stored = self.stored.get(fields.step(step_id))
         if stored is None:
             return None
-        seen = StepView(_decoded(StepRecord, stored.value), stored.version, stored.position, stored.at_ms, self.leases.get(step_id, 0))
+        seen = StepView(decoded(StepRecord, stored.value), stored.version, stored.position, stored.at_ms, self.leases.get(step_id, 0))
         self._steps[step_id] = seen
         return seen
 
@@ -215,7 +215,7 @@ def outlined(view: View, known: Outline | None = None) -> View:
         return _with_outline(view, None)
     if lost := [step for step in plan.steps if fields.definition(step) not in view.stored]:
         raise Unreadable(f"the plan of {view.request_id} names {lost[0]!r}, and the board has no definition of it")
-    graph = _graph(tuple(view.stored[fields.definition(step)].value for step in plan.steps))
+    graph = graph_of(tuple(view.stored[fields.definition(step)].value for step in plan.steps))
     card = view.card
     language = card.language if card else None
     return _with_outline(view, Outline(version, plan, graph, request.constraints, language, request.trace))
@@ -237,17 +237,17 @@ _Record = TypeVar("_Record", bound=Frozen)
 
 
 def _decode(record: type[_Record], stored: Stored | None) -> _Record | None:
-    return None if stored is None else _decoded(record, stored.value)
+    return None if stored is None else decoded(record, stored.value)
 
 
 @lru_cache(maxsize=4096)
-def _decoded(record: type[_Record], value: bytes) -> _Record:
+def decoded(record: type[_Record], value: bytes) -> _Record:
     """A look reads its records several times, and the same ones stand in the views of its next looks."""
     return record.from_json(value)
 
 
 @lru_cache(maxsize=256)
-def _graph(definitions: tuple[bytes, ...]) -> Graph:
+def graph_of(definitions: tuple[bytes, ...]) -> Graph:
     """Requests of one team have the same definitions, so these are decoded, and their graph is made, once."""
     steps = {step.id: step for step in map(Step.from_json, definitions)}
     inputs = {step.id: inputs_of(step) for step in steps.values()}

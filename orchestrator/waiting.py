@@ -9,11 +9,12 @@ the others only once it is not. Whichever of them ends last finds none open, and
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from orchestrator.causes import Cause, ResultCame
 from orchestrator.scheduling import LAST_LOOK_MS, Standing, ready_since_ms, standings
-from orchestrator.views import Outline, View
+from orchestrator.views import Graph, Outline, View
 from schemas import fields
 from schemas.requests import StepState
 
@@ -26,7 +27,8 @@ _OPEN = (Standing.READY, Standing.RUNNING, Standing.WAITING)
 
 def applies(cause: Cause, outline: Outline) -> bool:
     """Whether a look may be spared: after a success, in a large plan. A failure also stops what is far below it."""
-    return isinstance(cause, ResultCame) and cause.state is StepState.COMPLETED and len(outline.definitions) >= LEAST_STEPS
+    success = isinstance(cause, ResultCame) and cause.state is StepState.COMPLETED and not cause.again
+    return success and len(outline.definitions) >= LEAST_STEPS
 
 
 def stopper_fields(step_id: str, stopper: str, outline: Outline) -> tuple[str, ...]:
@@ -47,19 +49,26 @@ def stopper_of(view: View, step_id: str) -> str | None:
     outline = view.outline
     if outline is None:
         return None
-    graph, standing = outline.graph, standings(view, outline)
+    standing = standings(view, outline)
+    return next((step for step in _stoppers(step_id, outline.graph) if standing.get(step) in _OPEN), None)
+
+
+@lru_cache(maxsize=4096)
+def likely_stopper(step_id: str, graph: Graph) -> str | None:
+    """Return, by the plan alone, which of the steps that all wait for that wait for `step_id` is open longest, mostly."""
+    before = set(graph.inputs[step_id])  # those have ended
+    for step in reversed(graph.order):
+        if step in before:
+            before.update(graph.inputs[step])
+    return next((step for step in _stoppers(step_id, graph) if step not in before), None)
+
+
+def _stoppers(step_id: str, graph: Graph) -> Iterator[str]:
+    """The steps that all wait for that wait for `step_id`, the last in plan order first."""
     below = graph.waiters.get(step_id, ())
-    among = graph.inputs[below[0]] if below else tuple(graph.definitions)
-    for step in reversed(among):
-        fits = (
-            standing.get(step) in _OPEN
-            and step != step_id
-            and len(graph.inputs[step]) <= MOST_INPUTS
-            and all(step in graph.inputs[each] for each in below)
-        )
-        if fits:
-            return step
-    return None
+    for step in reversed(graph.inputs[below[0]] if below else tuple(graph.definitions)):
+        if step != step_id and len(graph.inputs[step]) <= MOST_INPUTS and all(step in graph.inputs[each] for each in below):
+            yield step
 
 
 def waits_afresh(view: View, step_id: str) -> bool:

@@ -141,6 +141,11 @@ class Broker(Protocol):
         """
         ...
 
+    @property
+    def may_ring_tasks(self) -> bool:
+        """Whether this process may hand in TASKs, as far as it knows: where each role has a user of its own, workers may not."""
+        ...
+
     async def declare_agent(self, agent: str) -> int:
         """Make sure that an agent's queues exist, so that a TASK to it can wait there; return how many wait that nobody has."""
         ...

@@ -102,6 +102,8 @@ class AgentMessage(Frozen):
     seen: dict[str, str] = {}
     state: StepState | None = None
     """The step's committed state, in a RESULT."""
+    again: bool = False
+    """A RESULT that its worker found when the TASK came back: whoever ended the step may have died over what came next."""
     task: TaskData | None = None
     created_at: AwareDatetime
     """UTC; for people. No decision rests on it."""
@@ -123,6 +125,7 @@ def message(
     epoch: int = 0,
     seen: dict[str, str] | None = None,
     state: StepState | None = None,
+    again: bool = False,
     task: TaskData | None = None,
     trace: str | None = None,
 ) -> AgentMessage:
@@ -140,6 +143,7 @@ def message(
         epoch=epoch,
         seen=seen or {},
         state=state,
+        again=again,
         task=task,
         created_at=datetime.now(UTC),
         trace=trace,

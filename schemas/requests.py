@@ -108,6 +108,8 @@ class PlanRecord(Frozen):
 
     steps: tuple[str, ...]
     taken_in: tuple[tuple[str, int], ...] = ()
+    definitions: str = ""
+    """Fingerprint of the steps' definitions: who knows them from another request need not read them. Empty: not given."""
 
 
 class Reused(Frozen):

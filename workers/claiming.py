@@ -59,8 +59,8 @@ class Unknown:
 Claim: TypeAlias = Claimed | Late | Finished | LookLater | Ahead | Unknown
 
 
-async def claim(board: Blackboard, task: Task, *, writer: str, lease_ms: int) -> Claim:
-    """Take the step of `task`, or say why not; one round trip on the usual path.
+async def claim(board: Blackboard, task: Task, *, writer: str, lease_ms: int, also: tuple[str, ...] = ()) -> Claim:
+    """Take the step of `task`, or say why not; one round trip on the usual path. `also` are fields wanted beside those of its brief.
 
     A claim that would exceed `max_attempts` writes FAILED instead. No mark is set for the hold: until its first renewal the
     unacked TASK is what brings somebody else here (decision 19).
@@ -69,14 +69,14 @@ async def claim(board: Blackboard, task: Task, *, writer: str, lease_ms: int) ->
         Unavailable: the board is not there.
     """
     over_limit = task.record.attempt >= task.record.max_attempts
-    record, write = _failing(task, writer) if over_limit else _taking(task, writer, lease_ms)
+    record, write = _failing(task, writer) if over_limit else _taking(task, writer, lease_ms, also)
     if over_limit:
         await board.dead_add(DeadEntry(task.request_id, task.step_id, task.epoch))
     outcome = await board.write(task.request_id, write)
     return _read(task, record, outcome)
 
 
-def _taking(task: Task, writer: str, lease_ms: int) -> tuple[StepRecord, Write]:
+def _taking(task: Task, writer: str, lease_ms: int, also: tuple[str, ...]) -> tuple[StepRecord, Write]:
     name = fields.step(task.step_id)
     check_step_transition(task.record.state, StepState.RUNNING, Role.WORKER)
     taken = task.record.model_copy(
@@ -94,7 +94,7 @@ def _taking(task: Task, writer: str, lease_ms: int) -> tuple[StepRecord, Write]:
         lease=Lease(task.step_id, lease_ms),
         unheld=(task.step_id,),
         after=After(name, wait) if wait else None,
-        returning=tuple(dict.fromkeys((name, fields.STATUS, *task.fields))),
+        returning=tuple(dict.fromkeys((name, fields.STATUS, *task.fields, *also))),
     )
 
 

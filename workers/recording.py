@@ -5,9 +5,10 @@ Held until it has landed or is refused: an hour of work is not thrown away becau
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
@@ -15,7 +16,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 
 from schemas import fields
 from schemas.blackboard import Blackboard, DeadEntry, Write, Written
-from schemas.broker import RESULT_FAILED, RESULT_READY, Broker, to_dead
+from schemas.broker import RESULT_FAILED, RESULT_READY, Broker, to_agent, to_dead
 from schemas.codec import encode
 from schemas.errors import NotPermitted, Unavailable, Undeliverable
 from schemas.gate import Crossing, Outcome, Reason
@@ -35,13 +36,6 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class DueMark:
-    """Whether this attempt has set the due mark of its step, which is then to be taken away at its end."""
-
-    is_set: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Hold:
     """What a worker has while it works on a step: the claim's record and version. The version is the fence."""
 
@@ -51,8 +45,8 @@ class Hold:
     version: str
     cause: str
     writer: str
-    due_mark: DueMark = field(default_factory=DueMark)
-    """One for all copies of the hold."""
+    marked: bool = False
+    """Whether this attempt has set the due mark of its step, which is then to be taken away at its end."""
     made_with: MadeWith | None = None
     """Set once there is a brief."""
     reservations: Reservations = NO_RESERVATIONS
@@ -83,9 +77,17 @@ def crossings_label(crossings: Sequence[Crossing]) -> str:
 
 
 async def record(
-    board: Blackboard, hold: Hold, puts: Mapping[str, bytes], labels: Mapping[str, str], *, dead: bool = False
+    board: Blackboard,
+    hold: Hold,
+    puts: Mapping[str, bytes],
+    labels: Mapping[str, str],
+    *,
+    dead: bool = False,
+    returning: tuple[str, ...] = (),
 ) -> Written | None:
     """Write the end of an attempt under the fence; None if the hold was lost (a late result changes nothing, and is noted).
+
+    `returning` are the fields that what it returns carries as they are after the write.
 
     A board that does not answer is asked again, with the same operation id, for as long as it takes.
     """
@@ -99,6 +101,7 @@ async def record(
         put=puts,
         labels=labels,
         cause=hold.cause,
+        returning=returning,
     )
     outcome = await _persist(lambda: board.write(hold.request_id, write))
     if isinstance(outcome, Written):
@@ -160,8 +163,26 @@ def handed_back(held: StepRecord) -> StepRecord:
     return held.model_copy(update={"state": StepState.PENDING, "not_before_ms": 0, "attempt": held.attempt - 1, "worker": None})
 
 
-async def report(broker: Broker, request_id: str, step_id: str, record: StepRecord, version: str, trace: str | None = None) -> None:
+async def hand_on(broker: Broker, tasks: Sequence[AgentMessage]) -> bool:
+    """Ring steps that are ready; False where that cannot be done, and an orchestrator is to be told."""
+    calls = [broker.publish(to_agent(task.recipient), task) for task in tasks]
+    try:
+        if len(calls) == 1:
+            await calls[0]
+        elif calls:
+            await asyncio.gather(*calls)
+    except (Undeliverable, Unavailable) as error:
+        log.info("not_handed_on", request=tasks[0].request_id, reason=str(error))
+        return False
+    return True
+
+
+async def report(
+    broker: Broker, request_id: str, step_id: str, record: StepRecord, version: str, trace: str | None = None, *, again: bool = False
+) -> None:
     """Tell the orchestrators that a step has ended, and people where it is a dead letter. Confirmed: the ack comes after it.
+
+    `again`: it may have been told before, and whoever told it may have died over what came next.
 
     A broker that does not answer is asked again, each time with a new message, for as long as it takes.
 
@@ -169,7 +190,7 @@ async def report(broker: Broker, request_id: str, step_id: str, record: StepReco
         Undeliverable: nobody has declared the queue of results.
     """
     address = RESULT_READY if record.state is StepState.COMPLETED else RESULT_FAILED
-    await _persist(lambda: broker.publish(address, result_bell(request_id, step_id, record, version, trace)))
+    await _persist(lambda: broker.publish(address, result_bell(request_id, step_id, record, version, trace, again=again)))
     if record.state is StepState.FAILED:
         await _persist(lambda: _letter(broker, result_bell(request_id, step_id, record, version, trace)))
 
@@ -183,7 +204,7 @@ async def _letter(broker: Broker, bell: AgentMessage) -> None:
         await broker.publish(to_dead(bell.sender), letter)
 
 
-def result_bell(request_id: str, step_id: str, record: StepRecord, version: str, trace: str | None) -> AgentMessage:
+def result_bell(request_id: str, step_id: str, record: StepRecord, version: str, trace: str | None, *, again: bool = False) -> AgentMessage:
     """Return the RESULT message of an ended step: where to look, and nothing of the result itself."""
     failure = record.failure
     return message(
@@ -196,6 +217,7 @@ def result_bell(request_id: str, step_id: str, record: StepRecord, version: str,
         epoch=record.epoch,
         seen={fields.step(step_id): version},
         state=record.state,
+        again=again,
         trace=trace,
     )
 

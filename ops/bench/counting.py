@@ -156,6 +156,11 @@ class CountedBroker:
         self._counts.message_bytes += len(to_wire(bell))
         await self.inner.publish(address, bell, confirm=confirm)
 
+    @property
+    def may_ring_tasks(self) -> bool:
+        """See the port."""
+        return self.inner.may_ring_tasks
+
     async def declare_agent(self, agent: str) -> int:
         """See the port."""
         return await self.inner.declare_agent(agent)

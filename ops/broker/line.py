@@ -33,7 +33,7 @@ CLOSE_SECONDS = 3.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Server:
     """Where the broker is, how we name ourselves there, and how long one call may take."""
 
@@ -43,6 +43,8 @@ class Server:
     call_timeout_seconds: float
     longest_pause_seconds: float
     """Between two tries to reach it."""
+    may_declare: bool = field(default=False, init=False)
+    """Whether the last declaration was not refused for want of rights."""
 
 
 @contextlib.contextmanager
@@ -188,8 +190,10 @@ async def declare(server: Server, channel: Channel, *queues: Queue) -> None:
                     await channel.queue_declare(name, durable=True, arguments={**queue.arguments})
                     for binding in queue.bindings:
                         await channel.queue_bind(name, topology.full(binding.exchange), binding.key)
+                server.may_declare = True
     except Unavailable as error:
         if isinstance(error.__cause__, ChannelAccessRefused):
+            server.may_declare = False
             raise NotPermitted(f"this user may not declare {name}") from error
         if isinstance(error.__cause__, ChannelPreconditionFailed):
             raise UnsafeServer(f"{name} exists with other arguments than this version declares: {error.__cause__}") from error

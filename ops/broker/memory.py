@@ -192,6 +192,11 @@ class MemoryBroker:
         if not self.store(address, stored) and confirm:
             raise Undeliverable(f"no queue takes a message to {address.exchange} {address.key}")
 
+    @property
+    def may_ring_tasks(self) -> bool:
+        """Everybody may do everything here."""
+        return True
+
     async def declare_agent(self, agent: str) -> int:
         """Make sure that an agent's queues exist, and return how many TASKs wait there that nobody has."""
         for queue in self._topology.of_agent(agent):

@@ -82,6 +82,11 @@ class RabbitMQBroker:
                 raise
             await self._publisher.publish(self._topology.full(address.exchange), address.key, body)
 
+    @property
+    def may_ring_tasks(self) -> bool:
+        """Whether this user may declare what is below the prefix: then it has all rights there, and no other one was set up for workers."""
+        return self._server.may_declare
+
     async def declare_agent(self, agent: str) -> int:
         """Make sure that an agent's queues exist, and return how many TASKs wait there that nobody has.
 

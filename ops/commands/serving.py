@@ -12,6 +12,7 @@ from ops.artifacts.sweeping import swept
 from ops.settings import Settings
 from ops.watchdog import watched_loop
 from ops.wiring import artifacts_of, connected, team_of
+from orchestrator.handing_on import HandingOn
 from orchestrator.orchestrator import Orchestrator
 from workers.team import load_team
 from workers.worker import Worker
@@ -49,6 +50,7 @@ async def serve_worker(settings: Settings) -> None:
             ack_after_seconds=settings.ack_after_seconds,
             grace_seconds=settings.grace_seconds,
             artifacts=artifacts,
+            onward=HandingOn(board, broker),
         )
         stop = asyncio.Event()
         with watched_loop(), collected_seldom(), _on_signals(stop, hurry=worker.hand_back):

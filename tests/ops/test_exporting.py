@@ -156,7 +156,8 @@ async def test_all_that_a_run_sends_and_stores_fits_the_exported_schemas(scenari
             validator(NAMESPACES[namespace]).validate(json.loads(value))
     assert seen == set(NAMESPACES)
     kinds = {bell.type for _, bell in heard}
-    assert {MessageType.SUBMIT, MessageType.TASK, MessageType.RESULT_READY, MessageType.REQUEST} <= kinds
+    assert {MessageType.SUBMIT, MessageType.TASK, MessageType.REQUEST} <= kinds
+    assert kinds & {MessageType.RESULT_READY, MessageType.RESULT_FAILED}, "the last step is told, whatever became of it"
     assert (MessageType.RESULT_FAILED in kinds) == (scenario != "happy")
 
 

@@ -314,7 +314,7 @@ class RequestCheck:
     def _in_time(self) -> None:
         """Where nothing goes wrong, a retry comes when it is due."""
         for step, version, due_ms in self.retries:
-            rung_ms = self.world.ledger.tasks_rung.get((self.request, version))
+            rung_ms = self.world.ledger.tasks_rung.get((self.request, (step, version)))
             if rung_ms is not None and rung_ms > due_ms + 5_000:
                 self.broken(1, f"{step} was to be tried again {(rung_ms - due_ms) / 1000:.0f} s before it was")
 

@@ -27,11 +27,13 @@ from ops.blackboard.memory_indexes import DueIndex
 from ops.forking import Source
 from orchestrator import advancing, assembling, commanding, ending, judging, reusing, scheduling
 from orchestrator.acting import Actor
+from orchestrator.bells import bell_of
 from orchestrator.causes import Cause, ResultCame
-from orchestrator.decisions import Change, Decision, Verdict
+from orchestrator.decisions import Change, Decision, RingTask, Verdict
+from orchestrator.handing_on import HandedOn
 from orchestrator.orchestrator import Orchestrator
 from orchestrator.scheduling import Standing
-from orchestrator.views import Outline, StepView, View
+from orchestrator.views import Outline, StepView, View, view_of
 from schemas import fields
 from schemas.blackboard import Blackboard, Due, Outcome, Write, Written
 from schemas.broker import Address, Delivery
@@ -88,25 +90,63 @@ def hunt(mutation: Mutation) -> Caught:
 
 
 def ack_before_write() -> Any:
-    original = Worker._do_with_early_ack
+    original = Worker._attempt
 
-    async def mutated(self: Worker, run: Any, hold: Hold, claim: Any) -> Any:
+    async def mutated(self: Worker, run: Any, *rest: Any) -> Any:
         run.acked_early = True
         await run.delivery.ack()
-        return await original(self, run, hold, claim)
+        return await original(self, run, *rest)
 
-    return patch.object(Worker, "_do_with_early_ack", mutated)
+    return patch.object(Worker, "_attempt", mutated)
 
 
 def result_rung_before_commit() -> Any:
-    original = Worker._write
+    original = Worker._make_with_early_ack
 
-    async def mutated(self: Worker, hold: Hold, record: StepRecord, result: Any, event: str, details: Mapping[str, str]) -> Any:
-        if record.state.over:
-            await recording.report(self._broker, hold.request_id, hold.step_id, record, hold.version)
-        return await original(self, hold, record, result, event, details)
+    async def mutated(self: Worker, run: Any, places: Any, hold: Hold, claim: Any) -> Any:
+        record = hold.record.model_copy(update={"state": StepState.COMPLETED})
+        await recording.report(self._broker, hold.request_id, hold.step_id, record, hold.version)
+        return await original(self, run, places, hold, claim)
 
-    return patch.object(Worker, "_write", mutated)
+    return patch.object(Worker, "_make_with_early_ack", mutated)
+
+
+def handed_on_and_never_rung() -> Any:
+    async def mutated(broker: Any, tasks: Any) -> bool:
+        return True
+
+    return patch.object(recording, "hand_on", mutated)
+
+
+def handed_on_before_all_inputs_have_ended() -> Any:
+    def mutated(self: HandedOn, after: Any, record: Any, version: str) -> list[AgentMessage]:
+        view = view_of(after, self.outline)
+        waiting = self.outline.graph.waiters.get(self.step_id, ())
+        return [bell_of(RingTask(step), view)[1] for step in waiting if view.step(step) is not None]
+
+    return patch.object(HandedOn, "tasks", mutated)
+
+
+def silent_where_nothing_is_open() -> Any:
+    original = HandedOn.tasks
+
+    def mutated(self: HandedOn, after: Any, record: Any, version: str) -> list[AgentMessage]:
+        return original(self, after, record, version) or []
+
+    return patch.object(HandedOn, "tasks", mutated)
+
+
+def gone_on_with_after_the_ack() -> Any:
+    original = Worker._tell
+
+    async def mutated(self: Worker, run: Any, *rest: Any) -> Any:
+        task = await original(self, run, *rest)
+        if task is not None and not run.acked_early:
+            run.acked_early = True
+            await run.delivery.ack()
+        return task
+
+    return patch.object(Worker, "_tell", mutated)
 
 
 def result_never_confirmed() -> Any:
@@ -121,10 +161,10 @@ def result_never_confirmed() -> Any:
 def no_fence() -> Any:
     original = recording.record
 
-    async def mutated(board: Blackboard, hold: Hold, puts: Any, labels: Any, *, dead: bool = False) -> Written | None:
+    async def mutated(board: Blackboard, hold: Hold, puts: Any, labels: Any, **options: Any) -> Written | None:
         name = fields.step(hold.step_id)
         now = (await board.read(hold.request_id, (name,))).version(name)
-        return await original(board, dataclasses.replace(hold, version=now), puts, labels, dead=dead)
+        return await original(board, dataclasses.replace(hold, version=now), puts, labels, **options)
 
     return patch.object(recording, "record", mutated)
 
@@ -132,8 +172,8 @@ def no_fence() -> Any:
 def _claim_changed(change: Callable[[Write], Write]) -> Any:
     original = claiming._taking
 
-    def mutated(task: Task, writer: str, lease_ms: int) -> tuple[StepRecord, Write]:
-        record, write = original(task, writer, lease_ms)
+    def mutated(task: Task, writer: str, lease_ms: int, also: tuple[str, ...]) -> tuple[StepRecord, Write]:
+        record, write = original(task, writer, lease_ms, also)
         return record, change(write)
 
     return patch.object(claiming, "_taking", mutated)
@@ -176,11 +216,11 @@ def attempt_not_counted() -> Any:
 def retry_without_a_mark() -> Any:
     original = Worker._tell
 
-    async def mutated(self: Worker, task: Task, hold: Hold, version: str, record: StepRecord) -> None:
-        if record.state.over:
-            await original(self, task, hold, version, record)
-        else:
-            await self._board.leave(f"{task.request_id}#{task.step_id}")
+    async def mutated(self: Worker, run: Any, task: Task, here: Any, hold: Hold, ended: Any) -> Any:
+        if ended.record.state.over:
+            return await original(self, run, task, here, hold, ended)
+        await self._board.leave(f"{task.request_id}#{task.step_id}")
+        return None
 
     return patch.object(Worker, "_tell", mutated)
 
@@ -518,6 +558,10 @@ def reused_after_the_fork_has_begun() -> Any:
 MUTATIONS = (
     Mutation("ack_before_write", ack_before_write),
     Mutation("result_rung_before_commit", result_rung_before_commit),
+    Mutation("handed_on_and_never_rung", handed_on_and_never_rung),
+    Mutation("handed_on_before_all_inputs_have_ended", handed_on_before_all_inputs_have_ended),
+    Mutation("silent_where_nothing_is_open", silent_where_nothing_is_open),
+    Mutation("gone_on_with_after_the_ack", gone_on_with_after_the_ack),
     Mutation("result_never_confirmed", result_never_confirmed),
     Mutation("no_fence", no_fence),
     Mutation("claim_without_lease", claim_without_lease),

@@ -75,7 +75,7 @@ class SimulatedBoard:
 
         outcome = await self._call(f"write.{event}", take_effect)
         if isinstance(outcome, Written) and event == "step_claimed":
-            self._life.world.ledger.holds.add(HANDLING.get())
+            self._life.world.ledger.claimed(HANDLING.get(), write)
         self._life.world.trace(self._life, f"{event}: {type(outcome).__name__}", request_id, str(dict(write.labels)))
         self._life.world.happened[f"outcome_{type(outcome).__name__}"] += 1
         return outcome
@@ -188,6 +188,11 @@ class SimulatedBroker:
             world.ledger.confirmed(life, address, bell)
         world.trace(life, f"rang {name}", bell.request_id, f"{bell.step_id} epoch {bell.epoch}")
 
+    @property
+    def may_ring_tasks(self) -> bool:
+        """See the port."""
+        return self._broker.may_ring_tasks
+
     async def declare_agent(self, agent: str) -> int:
         """See the port."""
         await self._life.at(f"{self._life.kind}.declare_agent:before")
@@ -240,7 +245,7 @@ class SimulatedDelivery:
         if self._queue == BROKER_DEAD_QUEUE:
             ledger.notice_acked(self._life, self.message)
         else:
-            ledger.acked(self._life, self.message, self._seen, held=self._handling in ledger.holds)
+            ledger.acked(self._life, self.message, self._seen, self._handling)
         await self._delivery.ack()
         await self._life.at(f"{point}:after")
         await self._life.travel()

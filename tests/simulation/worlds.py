@@ -6,6 +6,7 @@ First a time of faults, then calm: every process lives, nothing is lost any more
 from __future__ import annotations
 
 import asyncio
+import math
 import random as random_module
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,6 +15,7 @@ from random import Random
 
 from ops.blackboard.memory import MemoryBlackboard
 from ops.broker.memory import MemoryBroker, _Arrived
+from orchestrator.handing_on import HandingOn
 from orchestrator.orchestrator import Orchestrator
 from schemas import ids
 from schemas.blackboard import Event
@@ -149,6 +151,9 @@ class World:
         self._sweep_seconds = self.random.choice((0.5, 1.0, 2.0))
         self._grace_seconds = self.random.choice((0.0, 5.0))
         self._concurrency = self.random.choice((1, 2, 8))
+        further = Random(f"{self.seed}/hands on")
+        self._hands_on = further.random() < 0.8
+        self._quick_seconds = further.choice((0.1, math.inf, math.inf))
         if self.reviewer is not None:
             self.processes.append(Process("reviewer-0", self.reviewer.live))
         team = team_of(self._agents.run, steps_of(self.random)[:1])
@@ -160,17 +165,20 @@ class World:
         await orchestrator.run(stop=life.stop)
 
     async def _work(self, life: Life) -> None:
+        board, broker = SimulatedBoard(life), SimulatedBroker(life)
         worker = Worker(
-            SimulatedBoard(life),
-            SimulatedBroker(life),
+            board,
+            broker,
             self._worker_team,
             name=life.name,
             concurrency=self._concurrency,
             lease_seconds=self.lease_seconds,
             ack_after_seconds=self.ack_after_seconds,
             grace_seconds=self._grace_seconds,
+            onward=HandingOn(board, broker) if self._hands_on else None,
+            quick_seconds=self._quick_seconds,
         )
-        worker._jitter = Random(f"{self.seed}/{life.name}/jitter")
+        worker._attempts._jitter = Random(f"{self.seed}/{life.name}/jitter")
         await worker.run(stop=life.stop)
 
     # What the run asks about itself.
@@ -200,10 +208,10 @@ class World:
         """The board was set back: what was folded is no longer true."""
         self._states.clear()
 
-    def marked(self, request_id: str, step_id: str) -> bool:
-        """Whether the request or this step of it will be looked at."""
+    def marked(self, request_id: str, step_id: str, *, itself: bool = False) -> bool:
+        """Whether the request or this step of it will be looked at; `itself`: the step."""
         marks = self.board._due._marks
-        return request_id in marks or f"{request_id}#{step_id}" in marks
+        return (request_id in marks and not itself) or f"{request_id}#{step_id}" in marks
 
     def trace(self, life: Life | None, what: str, request_id: str = "", detail: str = "") -> None:
         """Keep a line for who reads a failing run."""

@@ -22,7 +22,7 @@ from schemas.messages import MessageType
 from schemas.requests import Role, StepState
 from schemas.results import AgentResult
 from tests.system.cast import Cast, Gate, fails, step, told
-from tests.system.conftest import System
+from tests.system.conftest import System, happened
 from tests.system.reports import named, states
 from workers.agents.agent import AgentBrief
 from workers.agents.models import Call, ModelInput, Reply, Say, ScriptedModel, Turn
@@ -300,7 +300,7 @@ async def test_trap_T22_sections_stand_one_blank_line_apart_and_their_markdown_i
     cast = Cast({"a": first, "b": second})
     async with system.serve(cast.team(step("a"), step("b"))) as runtime:
         accepted = await runtime.submit(runtime.team, "Please.")
-        await system.broker.was_published(lambda bell: bell.type is MessageType.RESULT_READY)
+        await happened(system.board, accepted.request_id, "step_completed")
         second.opened.set()
         report = await runtime.result(accepted)
 

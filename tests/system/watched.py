@@ -84,6 +84,10 @@ class WatchedBroker:
 
         return self.inner.consume(queue, watching, prefetch=prefetch)
 
+    @property
+    def may_ring_tasks(self) -> bool:
+        return self.inner.may_ring_tasks
+
     async def declare_agent(self, agent: str) -> int:
         self.queues |= {f"tasks.{agent}", f"dead.{agent}"}
         return await self.inner.declare_agent(agent)

@@ -54,8 +54,10 @@ class Traffic:
 
 
 TRAFFIC = (
-    Traffic("tasks", to_agent(AGENT), (MessageType.TASK,), "orchestrator", "A step is ready, for the workers of one agent."),
-    Traffic("result.ready", RESULT_READY, (MessageType.RESULT_READY,), "worker", "A step is COMPLETED."),
+    Traffic("tasks", to_agent(AGENT), (MessageType.TASK,), "orchestrator, worker", "A step is ready, for the workers of one agent."),
+    Traffic(
+        "result.ready", RESULT_READY, (MessageType.RESULT_READY,), "worker", "A step is COMPLETED, and an orchestrator has to act on it."
+    ),
     Traffic("result.failed", RESULT_FAILED, (MessageType.RESULT_FAILED,), "worker", "A step is FAILED."),
     Traffic(
         "request.status",
@@ -94,7 +96,7 @@ TRAFFIC = (
 TAKERS = {
     task_queue(AGENT): ("worker", "The tasks of one agent."),
     dead_queue(AGENT): ("people", "The dead letters of one agent."),
-    RESULTS_QUEUE: ("orchestrator", "The ends of steps, for scheduling and for the answer."),
+    RESULTS_QUEUE: ("orchestrator", "The ends of steps that a worker did not hand on by itself, for scheduling and for the answer."),
     COMMANDS_QUEUE: ("orchestrator", "What orchestrators are asked to do."),
     BROKER_DEAD_QUEUE: ("orchestrator", "What the broker itself gave up; a hint to look at the request."),
     UNREADABLE_QUEUE: ("people", "What nobody could read, kept for a person."),

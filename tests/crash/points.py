@@ -12,7 +12,9 @@ _WORKER: dict[str, tuple[str, ...]] = {
     "chain": (
         *("write:step_claimed", "write:step_completed", "publish:result_ready", "ack:task"),
         *("write:step_to_be_retried", "mark:step"),
+        "write:step_claimed:2",  # of a step that it went on with by itself
     ),
+    "diamond": ("publish:task",),
     "dropped": ("publish:result_failed", "publish:letter"),
     "failed": ("dead_add:letter", "write:step_failed", "declare:agent"),
     "late": ("write:late_result_refused",),

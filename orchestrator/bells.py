@@ -6,16 +6,18 @@ from orchestrator.decisions import Ring, RingDead, RingStatus, RingTask
 from orchestrator.views import View
 from schemas import broker, fields
 from schemas.broker import Address
-from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, TaskData, message
-from schemas.plans import inputs_of
+from schemas.ids import new_id
+from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, message
 from schemas.requests import StepState
+from schemas.tasks import Task
 
 
 def bell_of(ring: Ring, view: View) -> tuple[Address, AgentMessage]:
     """Return where a ring goes and its message; the view holds the step it names."""
     match ring:
         case RingTask():
-            return _task(ring.step_id, view)
+            task = task_of(ring.step_id, view)
+            return broker.to_agent(task.agent), task.bell()
         case RingStatus():
             bell = message(MessageType.REQUEST, view.request_id, sender=ORCHESTRATOR, recipient="*", content=ring.status)
             return broker.request_event(ring.status), bell
@@ -23,25 +25,24 @@ def bell_of(ring: Ring, view: View) -> tuple[Address, AgentMessage]:
             return _dead(ring.step_id, view)
 
 
-def _task(step_id: str, view: View) -> tuple[Address, AgentMessage]:
-    """A TASK with the versions that make the step ready, so that the worker's claim needs no read before it."""
+def task_of(step_id: str, view: View) -> Task:
+    """Return a ready step with the versions that make it ready, so that the worker's claim needs no read before it."""
     seen, outline = view.step(step_id), view.outline
     assert seen is not None and outline is not None, "a step is rung from a view that holds it"
     definition = outline.definitions[step_id]
-    shared = tuple(map(fields.shared, definition.reads))
-    expected = (fields.step(step_id), fields.STATUS, *map(fields.step, inputs_of(definition)), *shared)
-    bell = message(
-        MessageType.TASK,
-        view.request_id,
+    inputs = outline.graph.inputs[step_id]
+    expected = (fields.step(step_id), fields.STATUS, *map(fields.step, inputs), *map(fields.shared, definition.reads))
+    return Task(
+        request_id=view.request_id,
         step_id=step_id,
-        sender=ORCHESTRATOR,
-        recipient=seen.record.agent,
+        agent=seen.record.agent,
         epoch=seen.record.epoch,
+        record=seen.record,
         seen={name: view.version(name) for name in expected},
-        task=TaskData(record=seen.record, fields=fields.of_brief(step_id, inputs_of(definition), outline.constraints, definition.reads)),
+        fields=fields.of_brief(step_id, inputs, outline.constraints, definition.reads),
+        message_id=new_id(),
         trace=outline.trace,
     )
-    return broker.to_agent(seen.record.agent), bell
 
 
 def _dead(step_id: str, view: View) -> tuple[Address, AgentMessage]:

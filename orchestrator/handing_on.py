@@ -13,17 +13,18 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from orchestrator.advancing import advance
-from orchestrator.bells import bell_of
+from orchestrator.bells import task_of
 from orchestrator.causes import ResultCame
-from orchestrator.decisions import Verdict
+from orchestrator.decisions import RingTask, Verdict
 from orchestrator.scheduling import partial_fields
 from orchestrator.views import Graph, Outline, decoded, graph_of, view_of
 from orchestrator.waiting import likely_stopper, stopper_fields
 from schemas import fields
 from schemas.blackboard import Blackboard, Snapshot
 from schemas.broker import Broker
-from schemas.messages import ORCHESTRATOR, AgentMessage
+from schemas.messages import ORCHESTRATOR
 from schemas.requests import PlanRecord, RequestRecord, StepRecord
+from schemas.tasks import Task
 
 MOST_FIELDS = 24
 """Where more decides who is ready, each end would read it all again: an orchestrator remembers what stands in the way."""
@@ -89,8 +90,8 @@ class HandedOn:
     stopper: str | None = None
     """A step that nothing follows without: while it is open, this step's end leads to nothing."""
 
-    def tasks(self, after: Snapshot, record: StepRecord, version: str) -> list[AgentMessage] | None:
-        """Return the TASKs of who is ready; None where an orchestrator has to look (`workers.onward.Following.tasks`)."""
+    def tasks(self, after: Snapshot, record: StepRecord, version: str) -> list[Task] | None:
+        """Return who is ready; None where an orchestrator has to look (`workers.onward.Following.tasks`)."""
         cause = ResultCame(self.step_id, record.epoch, record.state, version, record.agent, ORCHESTRATOR)
         view = view_of(after, self.outline)
         # Were the request to end by this, an orchestrator would write it: how long it is kept then is not asked here.
@@ -98,4 +99,4 @@ class HandedOn:
         undecided = decision.read_more or decision.read_source or decision.change is not None or decision.over
         if undecided or decision.verdict is not Verdict.FITS:
             return None
-        return [bell_of(ring, view)[1] for ring in decision.rings]
+        return [task_of(ring.step_id, view) for ring in decision.rings if isinstance(ring, RingTask)]

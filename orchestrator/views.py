@@ -240,7 +240,7 @@ def _decode(record: type[_Record], stored: Stored | None) -> _Record | None:
     return None if stored is None else decoded(record, stored.value)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def decoded(record: type[_Record], value: bytes) -> _Record:
     """A look reads its records several times, and the same ones stand in the views of its next looks."""
     return record.from_json(value)

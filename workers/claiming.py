@@ -13,7 +13,7 @@ from schemas.blackboard import After, Blackboard, Conflict, DeadEntry, Held, Lea
 from schemas.ids import new_id
 from schemas.requests import Role, StatusRecord, StepRecord, StepState, check_step_transition
 from schemas.results import Failure, FailureCode
-from workers.receiving import Task
+from schemas.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from schemas.blackboard import Snapshot
-from schemas.messages import AgentMessage
 from schemas.requests import StepRecord
+from schemas.tasks import Task
 
 
 class Following(Protocol):
@@ -22,8 +22,8 @@ class Following(Protocol):
         """What the write that ends the step has to return, so that it can be seen who is ready."""
         ...
 
-    def tasks(self, after: Snapshot, record: StepRecord, version: str) -> Sequence[AgentMessage] | None:
-        """Return the TASKs of the steps that are ready now; None where RESULT is to be rung instead.
+    def tasks(self, after: Snapshot, record: StepRecord, version: str) -> Sequence[Task] | None:
+        """Return the steps that are ready now; None where RESULT is to be rung instead.
 
         `after` is what that write returned, `record` and `version` are the step as it was committed. None are ready where
         another input is still open: whoever commits the last one sees that it is the last.

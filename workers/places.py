@@ -15,25 +15,36 @@ class Places:
     """One agent's places: one for each step that runs, whichever way it came here.
 
     The broker knows of tasks that it has handed out and that are not acked. Its credit shrinks by each that was acked while
-    it still runs; it does not by those that the worker goes on with by itself, so that a task may wait for a place here, for as
-    long as a quick step takes.
+    it still runs. Of guests, steps that the worker went on with by itself, it does not know: while one is here, a task may have to
+    wait for a place, for as long as a quick step takes.
     """
 
     def __init__(self, agent: Agent, concurrency: int, quick_seconds: float) -> None:
         self.agent = agent
         self.consumer: Consumer | None = None
         self._concurrency = concurrency
-        self._free = asyncio.Semaphore(concurrency)
+        self._taken = 0
+        self._guests = 0
+        self._left = asyncio.Event()
         self._lent = 0
         self._changing = asyncio.Lock()
         self._quick_seconds = quick_seconds
         self._usual_seconds = math.inf
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        """Wait for a place, and have it until the block is left."""
-        async with self._free:
+    async def taken(self, *, guest: bool) -> AsyncIterator[None]:
+        """Have a place until the block is left, and wait for it first where guests have the last ones."""
+        while self._guests and self._taken >= self._concurrency:
+            self._left.clear()
+            await self._left.wait()
+        self._taken += 1
+        self._guests += guest
+        try:
             yield
+        finally:
+            self._taken -= 1
+            self._guests -= guest
+            self._left.set()
 
     def took(self, seconds: float) -> None:
         """Note how long a step has taken: what an agent takes usually is what it took lately."""
@@ -42,7 +53,7 @@ class Places:
 
     def begins(self, *, leaving: Places) -> bool:
         """Whether a further step may be begun here without asking the broker: there is a place, or one is left, and the agent is quick."""
-        return self._usual_seconds <= self._quick_seconds and (leaving is self or not self._free.locked())
+        return self._usual_seconds <= self._quick_seconds and self._taken - (leaving is self) < self._concurrency
 
     async def lend(self, credits: int) -> None:
         """Take so much less of the broker at a time, or (below zero) so much more again."""

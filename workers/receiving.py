@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from schemas import fields
 from schemas.errors import ProtocolViolation
 from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType
-from schemas.requests import StepRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a TASK says: the step as its sender read it, and the versions that make it ready.
-
-    Only versions and names are used from here. Task, needs and rights are taken from the board.
-    """
-
-    request_id: str
-    step_id: str
-    agent: str
-    epoch: int
-    record: StepRecord
-    seen: Mapping[str, str]
-    fields: tuple[str, ...]
-    message_id: str
-    trace: str | None = None
+from schemas.tasks import Task
 
 
 def task_of(bell: AgentMessage, agent: str) -> Task:

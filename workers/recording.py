@@ -25,6 +25,7 @@ from schemas.limits import MAX_CROSSINGS_BYTES
 from schemas.messages import ORCHESTRATOR, AgentMessage, MessageType, message
 from schemas.requests import Role, StepRecord, StepState
 from schemas.results import Failure, FailureCode, MadeWith
+from schemas.tasks import Task
 from workers.reserving import NO_RESERVATIONS, FenceLost, Reservations
 
 RETRY_FIRST_MS = 1_000
@@ -163,9 +164,9 @@ def handed_back(held: StepRecord) -> StepRecord:
     return held.model_copy(update={"state": StepState.PENDING, "not_before_ms": 0, "attempt": held.attempt - 1, "worker": None})
 
 
-async def hand_on(broker: Broker, tasks: Sequence[AgentMessage]) -> bool:
+async def hand_on(broker: Broker, tasks: Sequence[Task]) -> bool:
     """Ring steps that are ready; False where that cannot be done, and an orchestrator is to be told."""
-    calls = [broker.publish(to_agent(task.recipient), task) for task in tasks]
+    calls = [broker.publish(to_agent(task.agent), task.bell()) for task in tasks]
     try:
         if len(calls) == 1:
             await calls[0]

@@ -20,12 +20,12 @@ from schemas.broker import Broker, Delivery, task_queue
 from schemas.errors import ProtocolViolation, Undeliverable
 from schemas.ids import new_id
 from schemas.requests import StepRecord
+from schemas.tasks import Task
 from workers import claiming, receiving, recording
 from workers.attempting import Attempts, Ended
 from workers.claiming import Ahead, Claimed, Finished, Late, LookLater, Unknown
 from workers.onward import Onward
 from workers.places import Places
-from workers.receiving import Task
 from workers.recording import Hold
 from workers.team import Team
 
@@ -147,7 +147,7 @@ class Worker:
         try:
             while task is not None:
                 here = self._places[task.agent]
-                async with here.taken():
+                async with here.taken(guest=task.message_id != delivery.message.id):
                     claim = await claiming.claim(self._board, task, writer=self.name, lease_ms=self._lease_ms, also=self._also_claimed)
                     if isinstance(claim, Claimed):
                         task = await self._attempt(run, task, here, claim)
@@ -211,10 +211,11 @@ class Worker:
 
     async def _tell(self, run: _Run, task: Task, here: Places, hold: Hold, ended: Ended) -> Task | None:
         """After the commit: the end of a step is handed on or reported, a retry or a hand-back gets its due mark."""
-        record, mine = ended.record, None
+        record = ended.record
+        mine: Task | None = None
         if record.state.over:
             tasks = None if ended.following is None else ended.following.tasks(ended.after, record, ended.version)
-            mine = next((each for each in tasks or () if self._goes_on(run, here, each.recipient)), None)
+            mine = next((each for each in tasks or () if self._goes_on(run, here, each.agent)), None)
             others = None if tasks is None else [each for each in tasks if each is not mine]
             if others is None or not await recording.hand_on(self._broker, others):
                 mine = None
@@ -223,7 +224,7 @@ class Worker:
                 await self._board.leave(_member(task))
         else:
             await self._board.mark(_member(task), record.not_before_ms)
-        return None if mine is None else receiving.task_of(mine, mine.recipient)
+        return mine
 
     def _goes_on(self, run: _Run, here: Places, agent: str) -> bool:
         """Whether the worker begins a step at once instead of ringing it: the delivery that led to it stays its outbox meanwhile."""

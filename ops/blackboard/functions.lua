@@ -31,6 +31,7 @@ local OPERATION, ROLE, WRITER, CAUSE, LABELS, SUFFIX, HEARD, CALM, GRACE, EXPIRE
 local LEASE_STEP, LEASE_MS, AFTER_FIELD, AFTER_MS, EXPECTS, PUTS, RETURNS = 11, 12, 13, 14, 15, 16, 17
 
 local STEP, RESULT = 'step/', 'result/'
+local ANSWER = 'answer' -- has a channel of its own: who waits for it alone hears of nothing else
 local NAMES = { 'values', 'meta', 'leases', 'operations', 'events' }
 
 local function whole(number) return string.format('%.0f', number) end
@@ -269,13 +270,14 @@ local function store(keys, named, args, lists, at, seen)
   local expiry = expire < 0 and call('PEXPIRETIME', keys[META]) or 0
   local position = string.format('%d', number)
   local stamp, suffix, leased = position .. ' ' .. at .. ' ', '.' .. args[SUFFIX], STEP .. args[LEASE_STEP]
-  local counts, values, records, lease = {}, {}, {}, nil
+  local counts, values, records, lease, answered = {}, {}, {}, nil, false
   for index = 1, lists.unheld - lists.put do
     local name, count = args[lists.put + index], next_count(metas[offset + index])
     counts[index] = count
     values[2 * index - 1], values[2 * index] = name, args[lists.values + index]
     records[2 * index - 1], records[2 * index] = name, stamp .. count .. suffix
     if name == leased then lease = whole(now + args[LEASE_MS]) .. ' ' .. count .. suffix end
+    answered = answered or name == ANSWER
   end
   local told = table.concat(counts, ' ')
   -- First, because it is the one that could be refused: a stream that is ahead of the counter.
@@ -287,6 +289,7 @@ local function store(keys, named, args, lists, at, seen)
   if lease then call('HSET', keys[LEASES], args[LEASE_STEP], lease) end
   set_expiry(keys, expire, now, expiry)
   call('PUBLISH', named[EVENTS], hint(position, args, lists.put, lists.unheld))
+  if answered then call('PUBLISH', named[EVENTS] .. ':' .. ANSWER, position) end
   -- From here on what was seen is what is.
   seen.position = number
   for place = 1, seen.returned > 0 and #values or 0, 2 do

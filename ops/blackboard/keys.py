@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from zlib import crc32
 
+from schemas.fields import ANSWER
+
 SHARDS = 4
 """Sorted sets that the due index is spread over."""
 
@@ -17,6 +19,17 @@ def request_keys(prefix: str, request_id: str) -> tuple[str, str, str, str, str]
 def events_key(prefix: str, request_id: str) -> str:
     """Return the key of a request's event stream, which is also the channel of its hints."""
     return f"{prefix}:{{{request_id}}}:events"
+
+
+def hints_channel(prefix: str, request_id: str, field: str) -> str:
+    """Return the channel that tells of a field's writes: the answer has one of its own, all others share that of the request."""
+    channel = events_key(prefix, request_id)
+    return f"{channel}:{field}" if has_own_channel(field) else channel
+
+
+def has_own_channel(field: str) -> bool:
+    """Whether a field's writes are told on a channel of their own as well."""
+    return field == ANSWER
 
 
 def due_keys(prefix: str) -> tuple[str, ...]:

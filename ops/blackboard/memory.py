@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -131,7 +132,8 @@ class MemoryBlackboard:
 
     async def events(self, request_id: str, after: int = 0) -> list[Event]:
         """See `Blackboard.events`."""
-        return self._find(request_id, self._now()).events[max(0, after) :]
+        kept = self._find(request_id, self._now()).events[max(0, after) :]
+        return [replace(event, labels=MappingProxyType(event.labels), put=MappingProxyType(event.put)) for event in kept]
 
     async def watch(self, request_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """See `Blackboard.watch`."""
@@ -275,8 +277,8 @@ def _store(request: _Request, write: Write, now: int) -> Event:
         writer=write.writer,
         operation_id=write.operation_id,
         cause=write.cause,
-        labels=MappingProxyType(dict(write.labels)),
-        put=MappingProxyType(put),
+        labels=dict(write.labels),
+        put=put,
     )
     request.events.append(event)
     request.operations[write.operation_id] = position

@@ -26,6 +26,7 @@ from ops.broker.line import CLOSE_SECONDS, Line, Server, prepared, report_mismat
 from ops.broker.sharing import SharedLine
 from ops.broker.topology import Queue
 from schemas.errors import NotPermitted, Unavailable, UnsafeServer
+from schemas.messages import AgentMessage, from_wire
 
 FIRST_PAUSE_SECONDS = 0.1
 STABLE_SECONDS = 10.0
@@ -145,14 +146,13 @@ class Arrived:
         self.tag = message.tag
 
     @property
-    def body(self) -> bytes:
-        """The message as it came."""
-        return self._message.body
-
-    @property
     def redelivered(self) -> bool:
         """Whether the broker says that it handed it out before."""
         return self._message.redelivered
+
+    def read(self) -> AgentMessage:
+        """Return the message that came; see `ops.broker.dispatching.Arrival`."""
+        return from_wire(self._message.body)
 
     async def ack(self) -> None:
         """Settle it for good, together with others that are done now; on a lost line the broker hands it out again."""

@@ -17,7 +17,7 @@ import structlog
 from ops.broker.backoff import delays
 from schemas.broker import Handler
 from schemas.errors import Unavailable, Unreadable
-from schemas.messages import AgentMessage, from_wire
+from schemas.messages import AgentMessage
 
 TRIES = 5
 """How often a handler may raise over one message before it is parked."""
@@ -34,13 +34,16 @@ class Arrival(Protocol):
     """One message as a broker hands it in. Every way to settle it is used at most once."""
 
     @property
-    def body(self) -> bytes:
-        """The message as it came."""
-        ...
-
-    @property
     def redelivered(self) -> bool:
         """Whether it may have been handed out before."""
+        ...
+
+    def read(self) -> AgentMessage:
+        """Return the message that came.
+
+        Raises:
+            Unreadable: it is none of ours.
+        """
         ...
 
     async def ack(self) -> None:
@@ -113,7 +116,7 @@ class Dispatcher:
     async def dispatch(self, arrival: Arrival) -> None:
         """Bring one arrival to its end. Raises nothing but cancellation, which leaves it to the broker unsettled."""
         try:
-            message = from_wire(arrival.body)
+            message = arrival.read()
         except Unreadable as error:
             await self._park(arrival, str(error))
         except Exception as error:  # a hole in the codec must not stop the consumer either

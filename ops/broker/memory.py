@@ -35,6 +35,8 @@ class _Stored:
     """One message in a queue."""
 
     body: bytes
+    bell: AgentMessage | None = None
+    """What the body says, where it was handed in as a message: nobody can change it, so it need not be read again."""
     reason: str = ""
     """Why it was parked or given up."""
     returns: int = 0
@@ -68,10 +70,9 @@ class _Arrived:
         self.queue = queue
         self.stored = stored
 
-    @property
-    def body(self) -> bytes:
-        """The message as it came."""
-        return self.stored.body
+    def read(self) -> AgentMessage:
+        """Return the message that came; see `ops.broker.dispatching.Arrival`."""
+        return self.stored.bell or from_wire(self.stored.body)
 
     @property
     def redelivered(self) -> bool:
@@ -91,7 +92,7 @@ class _Arrived:
 
     async def park(self, reason: str) -> None:
         """Store it with the reason among the unreadable ones, then settle it."""
-        self._broker.store(UNREADABLE, _Stored(self.body, reason))
+        self._broker.store(UNREADABLE, _Stored(self.stored.body, reason=reason))
         await self.ack()
 
     def _let_go(self) -> bool:
@@ -183,7 +184,7 @@ class MemoryBroker:
 
     async def publish(self, address: Address, bell: AgentMessage, *, confirm: bool = True) -> None:
         """Hand a message in; see `schemas.broker.Broker.publish`."""
-        stored = _Stored(to_wire(bell))
+        stored = _Stored(to_wire(bell), bell)
         await asyncio.sleep(0)  # as over a wire, others run before it is stored
         if confirm and self._faults.happens(self._faults.plan.unknown):
             if self._faults.happens(0.5):
@@ -294,7 +295,7 @@ class MemoryBroker:
             if self._faults.happens(plan.lose):
                 continue
             for _ in range(2 if self._faults.happens(plan.duplicate) else 1):
-                copy = _Stored(stored.body, stored.reason)
+                copy = _Stored(stored.body, stored.bell, stored.reason)
                 if self._faults.happens(plan.delay):
                     self._later(partial(self._keep, queue, copy))
                 else:
@@ -316,7 +317,7 @@ class MemoryBroker:
         arguments = queue.declaration.arguments
         key = arguments.get("x-dead-letter-routing-key")
         if key is not None and stored.returns > self._delivery_limit:
-            self.store(Address(Exchange.DEAD, str(key)), _Stored(stored.body, "delivery_limit"))
+            self.store(Address(Exchange.DEAD, str(key)), _Stored(stored.body, stored.bell, "delivery_limit"))
             return
         queue.ready.appendleft(stored)
         self.hand_out(queue)

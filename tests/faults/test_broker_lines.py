@@ -76,7 +76,7 @@ async def test_a_finished_task_that_comes_again_is_told_again_and_runs_nothing(l
         report = await runtime.result(accepted)
 
     assert report.status == "COMPLETED" and cast.runs == {"a": 1, "b": 1}
-    assert [each.step_id for each in told] == ["a", "a"]
+    assert [(each.step_id, each.again) for each in told] == [("a", True)], "at first there was nothing to tell: b was open"
     await system.look.has(task_queue("hand"), 0)
     await hold_still(system.board, accepted.request_id)
     assert sum(fields.result("a") in event.put for event in report.events) == 1

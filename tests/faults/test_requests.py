@@ -158,7 +158,7 @@ async def test_a_result_whose_telling_fails_is_told_again_and_the_agent_does_not
     lost: list[AgentMessage] = []
 
     def fail_twice(address: object, bell: AgentMessage) -> int:
-        if bell.type is MessageType.RESULT_READY and bell.step_id == "a" and len(lost) < 2:
+        if bell.type is MessageType.RESULT_READY and bell.step_id == "b" and len(lost) < 2:
             lost.append(bell)
             raise Unavailable("the line is lost")
         return 1

@@ -49,7 +49,7 @@ class Stage:
         assert isinstance(written, Written)
         tasks = None if following is None else following.tasks(written.returned, record, written.versions[fields.step(step_id)])
         for each in tasks or ():
-            await self.broker.publish(to_agent(each.recipient), each)
+            await self.broker.publish(to_agent(each.agent), each.bell())
         return None if tasks is None else {str(each.step_id) for each in tasks}
 
 

@@ -27,9 +27,9 @@ from ops.blackboard.memory_indexes import DueIndex
 from ops.forking import Source
 from orchestrator import advancing, assembling, commanding, ending, judging, reusing, scheduling
 from orchestrator.acting import Actor
-from orchestrator.bells import bell_of
+from orchestrator.bells import task_of
 from orchestrator.causes import Cause, ResultCame
-from orchestrator.decisions import Change, Decision, RingTask, Verdict
+from orchestrator.decisions import Change, Decision, Verdict
 from orchestrator.handing_on import HandedOn
 from orchestrator.orchestrator import Orchestrator
 from orchestrator.scheduling import Standing
@@ -39,13 +39,13 @@ from schemas.blackboard import Blackboard, Due, Outcome, Write, Written
 from schemas.broker import Address, Delivery
 from schemas.messages import AgentMessage, MessageType
 from schemas.requests import RequestStatus, StepRecord, StepState
+from schemas.tasks import Task
 from tests.simulation.boundary_mutations import AT_THE_BOUNDARY, commands_that_mean_whatever_is_there_by_now
 from tests.simulation.ports import SimulatedBoard, SimulatedBroker
 from tests.simulation.processes import TASK, Life
 from tests.simulation.runs import simulate
 from tests.simulation.worlds import Wanted
 from workers import accepting, claiming, recording
-from workers.receiving import Task
 from workers.recording import Hold
 from workers.worker import Worker
 
@@ -119,10 +119,10 @@ def handed_on_and_never_rung() -> Any:
 
 
 def handed_on_before_all_inputs_have_ended() -> Any:
-    def mutated(self: HandedOn, after: Any, record: Any, version: str) -> list[AgentMessage]:
+    def mutated(self: HandedOn, after: Any, record: Any, version: str) -> list[Task]:
         view = view_of(after, self.outline)
         waiting = self.outline.graph.waiters.get(self.step_id, ())
-        return [bell_of(RingTask(step), view)[1] for step in waiting if view.step(step) is not None]
+        return [task_of(step, view) for step in waiting if view.step(step) is not None]
 
     return patch.object(HandedOn, "tasks", mutated)
 
@@ -130,7 +130,7 @@ def handed_on_before_all_inputs_have_ended() -> Any:
 def silent_where_nothing_is_open() -> Any:
     original = HandedOn.tasks
 
-    def mutated(self: HandedOn, after: Any, record: Any, version: str) -> list[AgentMessage]:
+    def mutated(self: HandedOn, after: Any, record: Any, version: str) -> list[Task]:
         return original(self, after, record, version) or []
 
     return patch.object(HandedOn, "tasks", mutated)

@@ -103,7 +103,7 @@ class AgentMessage(Frozen):
     state: StepState | None = None
     """The step's committed state, in a RESULT."""
     again: bool = False
-    """A RESULT that its worker found when the TASK came back: whoever ended the step may have died over what came next."""
+    """A RESULT of a TASK that was begun before and came back: whoever ended the step may have died over what came next."""
     task: TaskData | None = None
     created_at: AwareDatetime
     """UTC; for people. No decision rests on it."""

@@ -43,6 +43,8 @@ class _Run:
     """Time of the loop at which it is acked though it still runs."""
     lent: bool = False
     acked_early: bool = False
+    again: bool = False
+    """Whether somebody has begun with this delivery before, and may have gone on from it."""
 
 
 class Worker:
@@ -83,6 +85,8 @@ class Worker:
         self._also_claimed = (fields.PLAN,) if onward is not None else ()
         self._places: dict[str, Places] = {}
         self._running = 0
+        self._begun: set[str] = set()
+        """The messages in hand under which a step was claimed: one that is handled again may have been gone on from."""
         self._draining = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -143,31 +147,34 @@ class Worker:
             log.error("message_parked", reason=str(error))  # noqa: TRY400 - a message's fault needs no trace of ours
             await delivery.park(str(error))
             return
-        run = _Run(delivery, places, asyncio.get_running_loop().time() + self._ack_after_seconds)
+        begun = delivery.redelivered or delivery.message.id in self._begun
+        run = _Run(delivery, places, asyncio.get_running_loop().time() + self._ack_after_seconds, again=begun)
         try:
             while task is not None:
                 here = self._places[task.agent]
                 async with here.taken(guest=task.message_id != delivery.message.id):
                     claim = await claiming.claim(self._board, task, writer=self.name, lease_ms=self._lease_ms, also=self._also_claimed)
                     if isinstance(claim, Claimed):
+                        self._begun.add(delivery.message.id)
                         task = await self._attempt(run, task, here, claim)
                     elif isinstance(claim, Unknown) and task.message_id == delivery.message.id:
                         await delivery.park("the board has no such request: gone by retention, or lost by the board")
                         return
                     else:
-                        await self._not_claimed(task, claim)
+                        await self._not_claimed(run, task, claim)
                         task = None
         finally:
             if run.lent:
                 await run.places.lend(-1)
+        self._begun.discard(delivery.message.id)
         if not run.acked_early:
             await delivery.ack()
 
-    async def _not_claimed(self, task: Task, claim: Finished | LookLater | Late | Ahead | Unknown) -> None:
+    async def _not_claimed(self, run: _Run, task: Task, claim: Finished | LookLater | Late | Ahead | Unknown) -> None:
         """See to it that somebody looks, where that is called for."""
         match claim:
             case Finished():
-                await self._report(task, claim.record, claim.version, again=True)
+                await self._report(task, claim.record, claim.version, again=run.again)
             case LookLater():
                 await self._board.enter(_member(task), claim.delay_ms)
             case Ahead():

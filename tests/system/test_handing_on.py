@@ -9,8 +9,9 @@ from typing import Any
 from ops.embedded import serving
 from orchestrator.handing_on import HandingOn
 from orchestrator.orchestrator import Orchestrator
-from schemas.broker import Address
+from schemas.broker import Address, to_agent
 from schemas.errors import OutcomeUnknown
+from schemas.ids import new_id
 from schemas.messages import AgentMessage, MessageType
 from schemas.requests import RequestStatus
 from tests.system.cast import Cast, Gate, answers, step
@@ -123,3 +124,18 @@ async def test_a_step_whose_next_one_is_somebody_elses_is_handed_on_in_the_orche
         await happened(system.board, accepted.request_id, "step_completed")
     tasks = [bell for _, bell in system.broker.published if bell.type is MessageType.TASK]
     assert {bell.sender for bell in tasks} == {"orchestrator"}
+
+
+async def test_a_step_that_was_rung_twice_is_told_as_any_other_and_not_as_if_its_worker_had_died(system: System) -> None:
+    gate = Gate()
+    async with system.serve(Cast({"b": gate}).team(step("a"), step("b"))) as runtime:
+        accepted = await runtime.submit(runtime.team, "Please.")
+        await happened(system.board, accepted.request_id, "step_completed")
+        first = await system.broker.was_published(lambda bell: bell.type is MessageType.TASK and bell.step_id == "a")
+        copy = first.model_copy(update={"id": new_id()})
+        await system.broker.publish(to_agent("hand"), copy)
+        await system.broker.was_handled(copy)
+        gate.opened.set()
+        await runtime.result(accepted)
+    results = [bell for _, bell in system.broker.published if bell.type is MessageType.RESULT_READY and bell.step_id == "a"]
+    assert [bell.again for bell in results] == [False]

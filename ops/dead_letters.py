@@ -157,7 +157,7 @@ def _reopened(view: View, outline: Outline, steps: Collection[str]) -> View:
         seen = view.step(step) if step in outline.definitions else None
         if seen is not None and seen.record.state is StepState.FAILED:
             pending = seen.record.model_copy(update={"state": StepState.PENDING})
-            stored[fields.step(step)] = replace(stored[fields.step(step)], value=pending.to_json())
+            stored[fields.step(step)] = stored[fields.step(step)]._replace(value=pending.to_json())
     return replace(view, stored=stored)
 
 

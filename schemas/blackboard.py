@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from schemas.errors import InvalidValue
 from schemas.fields import step
@@ -19,8 +19,7 @@ ABSENT = "0"
 """The version of a field that does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """One field as it is: value, version (count plus a piece of the operation id), position and Redis time of its write."""
 
     value: bytes
@@ -281,7 +280,7 @@ def check_write(write: Write) -> None:
     if len(write.operation_id) < 6:
         raise InvalidValue("an operation id has at least 6 characters", path="operation_id")
     within(len(write.put), MAX_WRITE_FIELDS, "the write", path="put", unit="fields")
-    total = sum(_length(name) + _length(text) for name, text in write.labels.items())
+    total = _length("".join((*write.labels, *write.labels.values())))
     for name, value in write.put.items():
         if not name or "\x00" in name:
             raise InvalidValue(f"{name!r} is no field name", path="put")
@@ -296,9 +295,11 @@ def check_write(write: Write) -> None:
         raise InvalidValue("a length is not negative", path="expire_after_seconds")
 
 
-def _length(label: str) -> int:
+def _length(labels: str) -> int:
+    if labels.isascii():
+        return len(labels)
     try:
-        return len(label.encode())
+        return len(labels.encode())
     except UnicodeEncodeError as error:
         raise InvalidValue("a lone surrogate cannot be stored as UTF-8", path="labels") from error
 

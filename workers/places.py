@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from schemas.broker import Consumer
 from workers.agents.agent import Agent
@@ -31,12 +31,15 @@ class Places:
         self._quick_seconds = quick_seconds
         self._usual_seconds = math.inf
 
-    @asynccontextmanager
-    async def taken(self, *, guest: bool) -> AsyncIterator[None]:
-        """Have a place until the block is left, and wait for it first where guests have the last ones."""
+    async def room(self) -> None:
+        """Return once there is a place, where guests have the last ones."""
         while self._guests and self._taken >= self._concurrency:
             self._left.clear()
             await self._left.wait()
+
+    @contextmanager
+    def taken(self, *, guest: bool) -> Iterator[None]:
+        """Have a place until the block is left. Come in as soon as there is `room`."""
         self._taken += 1
         self._guests += guest
         try:

@@ -152,7 +152,8 @@ class Worker:
         try:
             while task is not None:
                 here = self._places[task.agent]
-                async with here.taken(guest=task.message_id != delivery.message.id):
+                await here.room()
+                with here.taken(guest=task.message_id != delivery.message.id):
                     claim = await claiming.claim(self._board, task, writer=self.name, lease_ms=self._lease_ms, also=self._also_claimed)
                     if isinstance(claim, Claimed):
                         self._begun.add(delivery.message.id)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from redis.asyncio import Redis
 
 from ops.blackboard.memory import MemoryBlackboard
@@ -15,7 +13,7 @@ async def overwrite(board: MemoryBlackboard | RedisBlackboard, redis: Redis | No
     """Give a field other bytes under the version that it has."""
     if isinstance(board, MemoryBlackboard):
         request = board._requests[request_id]
-        request.fields[name] = replace(request.fields[name], value=value)
+        request.fields[name] = request.fields[name]._replace(value=value)
         return
     assert redis is not None
     key = await _values_key(redis, request_id)

@@ -153,7 +153,7 @@ def rechecked_again_and_again() -> Any:
         if len(view.absorbed.rechecked) > 3 or fields.ABSORBED not in view.stored:
             return original(view, outline, standing)
         record = view.absorbed.model_copy(update={"rechecked": ()})
-        stored = dataclasses.replace(view.stored[fields.ABSORBED], value=record.to_json())
+        stored = view.stored[fields.ABSORBED]._replace(value=record.to_json())
         return original(dataclasses.replace(view, stored={**view.stored, fields.ABSORBED: stored}), outline, standing)
 
     return patch.object(retracting, "recheck", mutated)

@@ -548,7 +548,7 @@ def reused_after_the_fork_has_begun() -> Any:
         if view.status.status is RequestStatus.ACCEPTED:
             return Decision(change=reusing._begin(view, outline, None))
         running = view.status.model_copy(update={"status": RequestStatus.ACCEPTED})
-        stored = dataclasses.replace(view.stored[fields.STATUS], value=running.to_json())
+        stored = view.stored[fields.STATUS]._replace(value=running.to_json())
         decision = original(dataclasses.replace(view, stored={**view.stored, fields.STATUS: stored}), outline)
         return None if decision is not None and decision.change is not None and decision.change.event == "fork_begun" else decision
 

@@ -58,7 +58,7 @@ StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id
 @app.command()
 def demo(
     scenario: Annotated[
-        str, typer.Option(help="happy; or one in which a step goes in circles: product-stuck (bitmall), hotels-failing (trip).")
+        str, typer.Option(help="happy; or one in which something goes wrong: product-stuck, slow-product (bitmall), hotels-failing (trip).")
     ] = "",
     backend: Annotated[Backend, typer.Option(help="In this process, or on RabbitMQ and Redis.")] = Backend.EMBEDDED,
     team: Annotated[str, typer.Option(help="Which shipped team.")] = "bitmall",
@@ -88,7 +88,7 @@ def orchestrator(
 def worker(
     team: TeamOption = None,
     agents: Annotated[str | None, typer.Option(help="The agents to serve, separated by commas; all of the team if left out.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, max=1000, help="Steps at a time, per agent.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=1000, help="Steps at a time, per agent (8 unless set).")] = None,
 ) -> None:
     """Run a worker until it is told to end: then it finishes what runs within the grace time, and hands back the rest."""
     from ops.commands.serving import serve_worker

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from schemas.broker import Consumer
 from workers.agents.agent import Agent
@@ -31,32 +29,37 @@ class Places:
         self._quick_seconds = quick_seconds
         self._usual_seconds = math.inf
 
-    async def room(self) -> None:
-        """Return once there is a place, where guests have the last ones."""
+    async def come(self) -> Place:
+        """Take a place for a task that the broker handed out, once there is one: guests may have the last."""
         while self._guests and self._taken >= self._concurrency:
             self._left.clear()
             await self._left.wait()
-
-    @contextmanager
-    def taken(self, *, guest: bool) -> Iterator[None]:
-        """Have a place until the block is left. Come in as soon as there is `room`."""
         self._taken += 1
-        self._guests += guest
-        try:
-            yield
-        finally:
-            self._taken -= 1
-            self._guests -= guest
-            self._left.set()
+        return Place(self, guest=False)
+
+    def host(self) -> Place | None:
+        """Take a place for a guest, where there is one now and the agent is quick."""
+        if not self.is_quick or self._taken >= self._concurrency:
+            return None
+        self._taken += 1
+        self._guests += 1
+        return Place(self, guest=True)
+
+    def left(self, place: Place) -> None:
+        """Note that a place is free again."""
+        self._taken -= 1
+        self._guests -= place.guest
+        self._left.set()
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the agent has lately taken no longer than it may where no other worker is asked to do the step."""
+        return self._usual_seconds <= self._quick_seconds
 
     def took(self, seconds: float) -> None:
         """Note how long a step has taken: what an agent takes usually is what it took lately."""
         known = self._usual_seconds < math.inf
         self._usual_seconds = (self._usual_seconds + seconds) / 2 if known else seconds
-
-    def begins(self, *, leaving: Places) -> bool:
-        """Whether a further step may be begun here without asking the broker: there is a place, or one is left, and the agent is quick."""
-        return self._usual_seconds <= self._quick_seconds and self._taken - (leaving is self) < self._concurrency
 
     async def lend(self, credits: int) -> None:
         """Take so much less of the broker at a time, or (below zero) so much more again."""
@@ -64,3 +67,17 @@ class Places:
             self._lent += credits
             if self.consumer is not None:
                 await self.consumer.resize(self._concurrency - self._lent)
+
+
+class Place:
+    """One place that is taken, until it is left."""
+
+    __slots__ = ("guest", "of")
+
+    def __init__(self, of: Places, *, guest: bool) -> None:
+        self.of = of
+        self.guest = guest
+
+    def leave(self) -> None:
+        """Let somebody else have it."""
+        self.of.left(self)

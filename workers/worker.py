@@ -25,7 +25,7 @@ from workers import claiming, receiving, recording
 from workers.attempting import Attempts, Ended
 from workers.claiming import Ahead, Claimed, Finished, Late, LookLater, Unknown
 from workers.onward import Onward
-from workers.places import Places
+from workers.places import Place, Places
 from workers.recording import Hold
 from workers.team import Team
 
@@ -37,14 +37,29 @@ class _Run:
     """One delivery on its way down the line, with all that the worker goes on with by itself before it acks."""
 
     delivery: Delivery
-    places: Places
-    """Of the queue that it came from."""
+    queue: Places
+    """Those of the agent in whose queue it was."""
+    place: Place
+    """Where its present step runs."""
     ack_early_at: float
     """Time of the loop at which it is acked though it still runs."""
     lent: bool = False
     acked_early: bool = False
     again: bool = False
     """Whether somebody has begun with this delivery before, and may have gone on from it."""
+    next_place: Place | None = None
+    """Where the step is to run that the worker goes on with."""
+
+    def move(self) -> None:
+        """Leave the present step's place for the next one's."""
+        if self.next_place is not None:
+            self.place.leave()
+            self.place, self.next_place = self.next_place, None
+
+    def leave(self) -> None:
+        """Leave every place."""
+        self.move()
+        self.place.leave()
 
 
 class Worker:
@@ -148,25 +163,25 @@ class Worker:
             await delivery.park(str(error))
             return
         begun = delivery.redelivered or delivery.message.id in self._begun
-        run = _Run(delivery, places, asyncio.get_running_loop().time() + self._ack_after_seconds, again=begun)
+        early_at = asyncio.get_running_loop().time() + self._ack_after_seconds
+        run = _Run(delivery, places, await places.come(), early_at, again=begun)
         try:
             while task is not None:
-                here = self._places[task.agent]
-                await here.room()
-                with here.taken(guest=task.message_id != delivery.message.id):
-                    claim = await claiming.claim(self._board, task, writer=self.name, lease_ms=self._lease_ms, also=self._also_claimed)
-                    if isinstance(claim, Claimed):
-                        self._begun.add(delivery.message.id)
-                        task = await self._attempt(run, task, here, claim)
-                    elif isinstance(claim, Unknown) and task.message_id == delivery.message.id:
-                        await delivery.park("the board has no such request: gone by retention, or lost by the board")
-                        return
-                    else:
-                        await self._not_claimed(run, task, claim)
-                        task = None
+                claim = await claiming.claim(self._board, task, writer=self.name, lease_ms=self._lease_ms, also=self._also_claimed)
+                if isinstance(claim, Claimed):
+                    self._begun.add(delivery.message.id)
+                    task = await self._attempt(run, task, claim)
+                    run.move()
+                elif isinstance(claim, Unknown) and task.message_id == delivery.message.id:
+                    await delivery.park("the board has no such request: gone by retention, or lost by the board")
+                    return
+                else:
+                    await self._not_claimed(run, task, claim)
+                    task = None
         finally:
+            run.leave()
             if run.lent:
-                await run.places.lend(-1)
+                await places.lend(-1)
         self._begun.discard(delivery.message.id)
         if not run.acked_early:
             await delivery.ack()
@@ -184,14 +199,14 @@ class Worker:
             case Late() | Unknown():
                 pass
 
-    async def _attempt(self, run: _Run, task: Task, places: Places, claim: Claimed) -> Task | None:
+    async def _attempt(self, run: _Run, task: Task, claim: Claimed) -> Task | None:
         """Brief, run, record, tell: one attempt of a step that is ours. Returns the task that the worker goes on with by itself."""
         hold = Hold(task.request_id, task.step_id, claim.record, claim.version, task.message_id, self.name)
         began = asyncio.get_running_loop().time()
         try:
-            ended = await self._make_with_early_ack(run, places, hold, claim)
-            places.took(asyncio.get_running_loop().time() - began)
-            return None if ended is None else await self._tell(run, task, places, hold, ended)
+            ended = await self._make_with_early_ack(run, hold, claim)
+            run.place.of.took(asyncio.get_running_loop().time() - began)
+            return None if ended is None else await self._tell(run, task, hold, ended)
         except Exception as error:
             if not run.acked_early:
                 raise
@@ -199,7 +214,7 @@ class Worker:
             log.warning("step_left_to_the_sweeper", request=task.request_id, step=task.step_id, reason=str(error))
             return None
 
-    async def _make_with_early_ack(self, run: _Run, places: Places, hold: Hold, claim: Claimed) -> Ended | None:
+    async def _make_with_early_ack(self, run: _Run, hold: Hold, claim: Claimed) -> Ended | None:
         """Run the step; an early ack that has begun by then is finished, since half of one would cost a credit or the ack."""
         early: list[asyncio.Task[None]] = []
 
@@ -208,7 +223,7 @@ class Worker:
 
         timer = asyncio.get_running_loop().call_at(run.ack_early_at, begin)
         try:
-            return await self._attempts.make(places.agent, hold, claim)
+            return await self._attempts.make(run.place.of.agent, hold, claim)
         finally:
             timer.cancel()
             if early:
@@ -217,13 +232,13 @@ class Worker:
                 finally:
                     early[0].cancel()
 
-    async def _tell(self, run: _Run, task: Task, here: Places, hold: Hold, ended: Ended) -> Task | None:
+    async def _tell(self, run: _Run, task: Task, hold: Hold, ended: Ended) -> Task | None:
         """After the commit: the end of a step is handed on or reported, a retry or a hand-back gets its due mark."""
         record = ended.record
         mine: Task | None = None
         if record.state.over:
             tasks = None if ended.following is None else ended.following.tasks(ended.after, record, ended.version)
-            mine = next((each for each in tasks or () if self._goes_on(run, here, each.agent)), None)
+            mine = next((each for each in tasks or () if self._goes_on(run, each.agent)), None)
             others = None if tasks is None else [each for each in tasks if each is not mine]
             if others is None or not await recording.hand_on(self._broker, others):
                 mine = None
@@ -234,11 +249,19 @@ class Worker:
             await self._board.mark(_member(task), record.not_before_ms)
         return mine
 
-    def _goes_on(self, run: _Run, here: Places, agent: str) -> bool:
-        """Whether the worker begins a step at once instead of ringing it: the delivery that led to it stays its outbox meanwhile."""
-        places, now = self._places.get(agent), asyncio.get_running_loop().time()
-        unhurried = not run.acked_early and now < run.ack_early_at - self._ack_after_seconds / 2
-        return places is not None and places.begins(leaving=here) and unhurried and not self._draining
+    def _goes_on(self, run: _Run, agent: str) -> bool:
+        """Whether the worker begins a step at once, with a place for it, instead of ringing it.
+
+        The delivery that led to it stays its outbox meanwhile.
+        """
+        places, here = self._places.get(agent), run.place.of
+        unhurried = not run.acked_early and asyncio.get_running_loop().time() < run.ack_early_at - self._ack_after_seconds / 2
+        if places is None or not unhurried or self._draining:
+            return False
+        if places is here:
+            return here.is_quick
+        run.next_place = places.host()
+        return run.next_place is not None
 
     async def _report(self, task: Task, record: StepRecord, version: str, *, again: bool = False) -> None:
         """Ring RESULT. Where nobody listens for results yet, the sweeper looks at the request instead."""
@@ -255,7 +278,7 @@ class Worker:
         """
         await self._attempts.mark(hold)  # it may not have been renewed yet
         run.lent = True
-        await run.places.lend(1)
+        await run.queue.lend(1)
         run.acked_early = True
         await run.delivery.ack()
         log.info("task_acked_early", request=hold.request_id, step=hold.step_id)

@@ -103,10 +103,10 @@ def ack_before_write() -> Any:
 def result_rung_before_commit() -> Any:
     original = Worker._make_with_early_ack
 
-    async def mutated(self: Worker, run: Any, places: Any, hold: Hold, claim: Any) -> Any:
+    async def mutated(self: Worker, run: Any, hold: Hold, claim: Any) -> Any:
         record = hold.record.model_copy(update={"state": StepState.COMPLETED})
         await recording.report(self._broker, hold.request_id, hold.step_id, record, hold.version)
-        return await original(self, run, places, hold, claim)
+        return await original(self, run, hold, claim)
 
     return patch.object(Worker, "_make_with_early_ack", mutated)
 
@@ -216,9 +216,9 @@ def attempt_not_counted() -> Any:
 def retry_without_a_mark() -> Any:
     original = Worker._tell
 
-    async def mutated(self: Worker, run: Any, task: Task, here: Any, hold: Hold, ended: Any) -> Any:
+    async def mutated(self: Worker, run: Any, task: Task, hold: Hold, ended: Any) -> Any:
         if ended.record.state.over:
-            return await original(self, run, task, here, hold, ended)
+            return await original(self, run, task, hold, ended)
         await self._board.leave(f"{task.request_id}#{task.step_id}")
         return None
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from typing import Any
+
+import pytest
 
 from ops.embedded import serving
 from orchestrator.handing_on import HandingOn
@@ -18,6 +21,8 @@ from tests.system.cast import Cast, Gate, answers, step
 from tests.system.conftest import System, happened
 from tests.system.watched import CutLine
 from workers.agents.agent import AgentBrief
+from workers.agents.blackbox import BlackBox
+from workers.team import Team
 from workers.worker import Worker
 
 
@@ -59,21 +64,27 @@ async def test_a_step_that_is_slow_goes_to_whichever_worker_is_free(system: Syst
     assert [each for each in told(system) if each == (MessageType.TASK, "b")] == [(MessageType.TASK, "b")] * 2
 
 
-async def test_no_agent_runs_more_steps_at_a_time_than_it_has_places(system: System) -> None:
-    now, most = 0, 0
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_no_agent_runs_more_steps_at_a_time_than_it_has_places(system: System, concurrency: int) -> None:
+    now: Counter[str] = Counter()
+    most: Counter[str] = Counter()
 
-    async def counted(brief: AgentBrief) -> Any:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.01)
-        now -= 1
-        return await answers(brief)
+    async def counted(brief: AgentBrief) -> str:
+        agent = brief.step.agent
+        now[agent] += 1
+        most[agent] = max(most[agent], now[agent])
+        await asyncio.sleep(0.002)
+        now[agent] -= 1
+        return "done"
 
-    cast = Cast({"a": counted, "b": counted, "c": counted})
-    async with system.serve(cast.team(step("a"), step("b", "a"), step("c", "b")), concurrency=2) as runtime:
-        await asyncio.gather(*(runtime.ask("Please.") for _ in range(12)))
-    assert most == 2
+    agents = [BlackBox("hand", counted), BlackBox("foot", counted)]
+    feet = [step(name, "a", agent="foot", needs=()) for name in ("b", "c", "d")]
+    wide = Team("wide", agents, [step("a"), *feet, step("e", "b", "c", "d", needs=())])
+    alone = Team("alone", agents, [step("a", agent="foot")])
+    async with system.serve(wide, concurrency=concurrency) as runtime:
+        accepted = [await runtime.submit(team, "Please.") for _ in range(12) for team in (wide, alone, alone)]
+        assert {await runtime.wait(each.request_id) for each in accepted} == {RequestStatus.COMPLETED}
+    assert most["foot"] == concurrency and most["hand"] <= concurrency
 
 
 async def test_invariant_1_what_a_worker_went_on_with_is_run_elsewhere_once_it_is_gone(system: System) -> None:

@@ -21,7 +21,8 @@ make bench ARGS="--only briefline,celery --pairs 2 --requests 100"
 
 ## What is asked for
 
-Ratios are medians of {pairs} pairs within this one run. Where seconds are given, the worst of several tries counts.
+Ratios are medians of {pairs} pairs within this one run. Where seconds are given, the worst of several tries counts. What
+stands in the way where a bar is not reached: [profile](profile.md).
 
 {bar}
 

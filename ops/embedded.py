@@ -96,8 +96,11 @@ async def serving(
     orchestrators: int = 1,
     lease_seconds: float = 5.0,
     artifacts: ArtifactStore | None = None,
+    quick_seconds: float = 0.1,
 ) -> AsyncIterator[Runtime]:
     """Run orchestrators and workers in this process, over any board and broker, until the context is left.
+
+    `quick_seconds`: see `workers.worker.Worker`.
 
     What the block raises comes out as it is, and not in a group.
     """
@@ -123,6 +126,7 @@ async def serving(
                 grace_seconds=0.0,
                 artifacts=artifacts,
                 onward=HandingOn(board, broker),
+                quick_seconds=quick_seconds,
             )
             start(worker)
         for event in ready:

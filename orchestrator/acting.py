@@ -147,6 +147,9 @@ class Actor:
             await self._board.dead_remove(entry)
         write = Write(role=Role.ORCHESTRATOR, writer=self._writer, operation_id="", put=change.put)
         after = outlined(view.after(write, written), view.outline)
+        if fields.PLAN in change.put and after.outline is not None:  # whoever hands a step on finds its agent's queues there
+            for agent in {step.agent for step in after.outline.definitions.values()} - self._declared:
+                await self._declare(agent)
         await self.ring(change.rings, after)
         return after
 

@@ -55,7 +55,8 @@ async def in_flight(board: Blackboard, number: int) -> dict[str, float]:
     team = Team("stage", [BlackBox("hand", gate)], [step("a"), step("b", "a")])
     async with MemoryBroker() as broker:
         counted = CountedBoard(board, counts)
-        async with serving(counted, CountedBroker(broker, counts), team, lease_seconds=60.0) as runtime:
+        # Every step is rung: what a worker goes on with by itself depends on how long the gate kept its agent.
+        async with serving(counted, CountedBroker(broker, counts), team, lease_seconds=60.0, quick_seconds=-1.0) as runtime:
             accepted = [await runtime.submit(team, "Please.") for _ in range(number)]
             waiting = [asyncio.create_task(runtime.wait(each.request_id)) for each in accepted]
             gate.opened.set()
@@ -162,7 +163,7 @@ async def test_a_step_costs_the_same_on_a_request_of_ten_and_of_ten_thousand_eve
         team = Team("stage", [BlackBox("hand", gate)], [step("a"), step("b", "a")])
         async with MemoryBlackboard(lease_seconds=60.0) as board, MemoryBroker() as broker:
             counted = CountedBoard(board, counts)
-            async with serving(counted, CountedBroker(broker, counts), team, lease_seconds=60.0) as runtime:
+            async with serving(counted, CountedBroker(broker, counts), team, lease_seconds=60.0, quick_seconds=-1.0) as runtime:
                 accepted = await runtime.submit(team, "Please.")
                 for _ in range(number):
                     await board.write(accepted.request_id, orchestrator(labels={"event": "noted"}))

@@ -303,7 +303,8 @@ class RequestCheck:
         if state.status.status is RequestStatus.CANCELLED or self.world.set_back:
             return
         listed = {(entry.step_id, entry.epoch) for entry in self.world.board._dead.newest(10_000) if entry.request_id == self.request}
-        if back := listed & self.dropped & {(step, record.epoch) for step, record in state.steps.items()}:
+        belated = {(step, epoch) for request, step, epoch in self.world.ledger.belated_letters if request == self.request}
+        if back := listed & self.dropped & {(step, record.epoch) for step, record in state.steps.items()} - belated:
             self.broken(9, f"{sorted(back)} was dropped, and is a dead letter again")
         for step, record in state.steps.items():
             code = record.failure.code if record.failure else ""

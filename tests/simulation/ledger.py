@@ -84,6 +84,8 @@ class Ledger:
     holds: dict[int, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """Handling -> each step whose claim was answered, and what had led to the claim; where the answer was lost, lease and sweeper
     alone guard the step."""
+    belated_letters: set[tuple[str, str, int]] = field(default_factory=set)
+    """Dead letters that were indexed by a call for which nobody waited any more: one of these may come after it was dropped."""
     acked_handlings: set[int] = field(default_factory=set)
     commands_sent: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     parked_messages: list[tuple[str, str]] = field(default_factory=list)

@@ -135,7 +135,17 @@ class SimulatedBoard:
 
     async def dead_add(self, entry: DeadEntry) -> None:
         """See the port."""
-        await self._call("dead_add", lambda: self._board.dead_add(entry))
+        waits = True
+
+        async def add() -> None:
+            if not waits:
+                self._life.world.ledger.belated_letters.add((entry.request_id, entry.step_id, entry.epoch))
+            await self._board.dead_add(entry)
+
+        try:
+            await self._call("dead_add", add)
+        finally:
+            waits = False
 
     async def dead_list(self, limit: int = 1000) -> list[DeadEntry]:
         """See the port."""

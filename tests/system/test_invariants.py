@@ -342,7 +342,7 @@ async def test_invariant_8_the_answer_holds_each_section_once_in_commit_order_an
         accepted = await runtime.submit(runtime.team, "Please.")
         await asyncio.gather(late.entered.wait(), early.entered.wait())
         early.opened.set()
-        await system.broker.was_published(lambda bell: bell.type is MessageType.RESULT_READY and bell.step_id == "b")
+        await happened(system.board, accepted.request_id, "step_completed")
         late.opened.set()
         report = await runtime.result(accepted)
 

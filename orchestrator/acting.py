@@ -97,7 +97,7 @@ class Actor:
             names: tuple[str, ...] = (fields.REQUEST, fields.STATUS, fields.PLAN)
             if isinstance(cause, Submitted):
                 names += (fields.CARD, fields.BOUNDARY)
-        elif isinstance(cause, ResultCame) and not cause.again:
+        elif isinstance(cause, ResultCame):
             if stopper := self._stopper(request_id, cause, outline):
                 names = stopper_fields(cause.step_id, stopper, outline)
                 view = view_of(await self._board.read(request_id, names), outline)

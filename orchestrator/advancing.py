@@ -64,8 +64,11 @@ def advance(
     """
     if not view.exists:
         return Decision(verdict=Verdict.UNKNOWN, reason="the board has no such request: gone by retention, or lost by the board")
-    if isinstance(cause, ResultCame) and (judged := judge(view, cause)):
-        return judged
+    if isinstance(cause, ResultCame):
+        if judged := judge(view, cause):
+            return judged
+        if cause.again:  # no news of one step, but a reason to look at all: who was to act on it may be gone
+            cause = Continued(cause.message_id)
     if missing := view.missing((fields.STATUS, fields.PLAN)):
         return Decision(read_more=missing)
     match cause:
@@ -128,7 +131,7 @@ def _looked_at(view: View, outline: Outline, cause: Cause, stopper: str | None) 
 
 def _looks_at_all(view: View, outline: Outline, cause: Cause) -> bool:
     """Whether what follows can be decided on a full view only. A result of a step that changes nothing else needs its part."""
-    if not isinstance(cause, ResultCame) or cause.again or cause.step_id in outline.graph.absorbing:
+    if not isinstance(cause, ResultCame) or cause.step_id in outline.graph.absorbing:
         return True
     rechecks = cause.state is StepState.FAILED and outline.definitions[cause.step_id].on_failure is OnFailure.RECHECK
     return rechecks or cause.epoch > 0 or bool(view.version(fields.BOUNDARY) != ABSENT and view.boundary.retractions)
@@ -262,7 +265,7 @@ def _rings(view: View, outline: Outline, standing: Mapping[str, Standing], cause
 
     A step whose holder is gone is claimed anew, so it waits like any other for an input that was reopened meanwhile.
     """
-    waited = outline.graph.waiters.get(cause.step_id, ()) if isinstance(cause, ResultCame) and not cause.again else standing
+    waited = outline.graph.waiters.get(cause.step_id, ()) if isinstance(cause, ResultCame) else standing
     ready = [step for step in waited if standing.get(step) is Standing.READY and not _wait_ms(view, step)]
     if isinstance(cause, Swept):
         ready += [

@@ -16,6 +16,7 @@ from orchestrator.causes import Cause, ResultCame
 from orchestrator.scheduling import LAST_LOOK_MS, Standing, ready_since_ms, standings
 from orchestrator.views import Graph, Outline, View
 from schemas import fields
+from schemas.plans import ancestors
 from schemas.requests import StepState
 
 LEAST_STEPS = 16
@@ -27,8 +28,7 @@ _OPEN = (Standing.READY, Standing.RUNNING, Standing.WAITING)
 
 def applies(cause: Cause, outline: Outline) -> bool:
     """Whether a look may be spared: after a success, in a large plan. A failure also stops what is far below it."""
-    success = isinstance(cause, ResultCame) and cause.state is StepState.COMPLETED and not cause.again
-    return success and len(outline.definitions) >= LEAST_STEPS
+    return isinstance(cause, ResultCame) and cause.state is StepState.COMPLETED and len(outline.definitions) >= LEAST_STEPS
 
 
 def stopper_fields(step_id: str, stopper: str, outline: Outline) -> tuple[str, ...]:
@@ -56,11 +56,8 @@ def stopper_of(view: View, step_id: str) -> str | None:
 @lru_cache(maxsize=4096)
 def likely_stopper(step_id: str, graph: Graph) -> str | None:
     """Return, by the plan alone, which of the steps that all wait for that wait for `step_id` is open longest, mostly."""
-    before = set(graph.inputs[step_id])  # those have ended
-    for step in reversed(graph.order):
-        if step in before:
-            before.update(graph.inputs[step])
-    return next((step for step in _stoppers(step_id, graph) if step not in before), None)
+    ended = ancestors(step_id, graph.definitions)
+    return next((step for step in _stoppers(step_id, graph) if step not in ended), None)
 
 
 def _stoppers(step_id: str, graph: Graph) -> Iterator[str]:

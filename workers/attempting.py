@@ -211,8 +211,7 @@ class Attempts:
         if written is None:
             return None
         log.info(event, request=hold.request_id, step=hold.step_id, attempt=hold.record.attempt, **details)
-        version = next(version for name, version in written.versions.items() if name.startswith("step/"))
-        return Ended(version, record, written.returned, following)
+        return Ended(written.versions[fields.step(hold.step_id)], record, written.returned, following)
 
     async def _unreadable(self, hold: Hold, material: preparing.Material) -> frozenset[str]:
         refs = preparing.references_of(material)

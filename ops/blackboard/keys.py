@@ -21,15 +21,13 @@ def events_key(prefix: str, request_id: str) -> str:
     return f"{prefix}:{{{request_id}}}:events"
 
 
-def hints_channel(prefix: str, request_id: str, field: str) -> str:
-    """Return the channel that tells of a field's writes: the answer has one of its own, all others share that of the request."""
+def hints_of(prefix: str, request_id: str, field: str) -> tuple[str, str | None]:
+    """Return the channel that tells of a field's writes, and the name to listen for there; None where it tells of nothing else.
+
+    The answer has a channel of its own, all others share that of the request.
+    """
     channel = events_key(prefix, request_id)
-    return f"{channel}:{field}" if has_own_channel(field) else channel
-
-
-def has_own_channel(field: str) -> bool:
-    """Whether a field's writes are told on a channel of their own as well."""
-    return field == ANSWER
+    return (f"{channel}:{field}", None) if field == ANSWER else (channel, field)
 
 
 def due_keys(prefix: str) -> tuple[str, ...]:

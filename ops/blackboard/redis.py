@@ -21,17 +21,7 @@ from ops.blackboard.connecting import ask, clock_ms, connection_pool, put_librar
 from ops.blackboard.functions import load_library
 from ops.blackboard.grace import Grace
 from ops.blackboard.instance import Instance, read_instance
-from ops.blackboard.keys import (
-    board_key,
-    dead_key,
-    due_keys,
-    events_key,
-    has_own_channel,
-    hints_channel,
-    recent_key,
-    request_keys,
-    shard_of,
-)
+from ops.blackboard.keys import board_key, dead_key, due_keys, events_key, hints_of, recent_key, request_keys, shard_of
 from ops.blackboard.pipelining import Argument, Pipe
 from ops.blackboard.refusals import Elsewhere, translated
 from ops.blackboard.replies import event_of, outcome_of, slots_of, snapshot_of, write_arguments
@@ -274,8 +264,7 @@ class RedisBlackboard:
     ) -> AsyncGenerator[Snapshot, None]:
         """See `Blackboard.watch_field`. It outlasts an absence of the server."""
         check_request_id(request_id)
-        channel = hints_channel(self._prefix, request_id, name)
-        with self._hints.of(channel, None if has_own_channel(name) else name) as wake:
+        with self._hints.of(*hints_of(self._prefix, request_id, name)) as wake:
             # The first look comes after the subscription's confirmation (a wake of its own), so that none is needed before it.
             await woken(wake, CONFIRMATION_SECONDS)
             while True:
